@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* macros.h - the few macros that every part may use. */
+#ifndef VB_BASE_MACROS_H
+#define VB_BASE_MACROS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* VB_ASSERT - our own bug, never the peer's or the program's. On in release builds too. */
+#define VB_ASSERT(cond)                                                                            \
+	do {                                                                                       \
+		if (__builtin_expect(!(cond), 0))                                                  \
+			vb_assert_failed(#cond, __FILE__, __LINE__);                               \
+	} while (0)
+
+/* vb_assert_failed - writes one line to standard error and aborts. */
+_Noreturn void vb_assert_failed(const char *cond, const char *file, int line);
+
+#define VB_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+#define vb_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+#define VB_MIN(a, b)                                                                               \
+	({                                                                                         \
+		__typeof__(a) _a = (a);                                                            \
+		__typeof__(b) _b = (b);                                                            \
+		_a < _b ? _a : _b;                                                                 \
+	})
+#define VB_MAX(a, b)                                                                               \
+	({                                                                                         \
+		__typeof__(a) _a = (a);                                                            \
+		__typeof__(b) _b = (b);                                                            \
+		_a > _b ? _a : _b;                                                                 \
+	})
+
+#define VB_MUST_USE __attribute__((warn_unused_result))
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * local.h - between processes of one host (and within one): packets through rings in shared memory,
+ * and the initiator's own copy for WRITE and READ.
+ */
+#ifndef VB_CARRIER_LOCAL_H
+#define VB_CARRIER_LOCAL_H
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "carrier/carrier.h"
+#include "registry/registry.h"
+
+#define VB_LOCAL_SEGMENT 16384u /* payload bytes of one packet in a ring */
+
+int vb_local_create(struct vb_carrier **out, struct vb_registry *registry, vb_deliver_fn deliver,
+		    void *env) VB_MUST_USE;
+void vb_local_drop_in_child(struct vb_carrier *carrier);
+
+/* vb_local_route - fills path: segment_max, own_segment, direct. The slot is in each packet's QPN. */
+void vb_local_route(struct vb_carrier *carrier, struct vb_path *path);
+
+/* What other processes of the host may know of a region or a queue pair, to write and read without us. */
+struct vb_local_mr {
+	uint32_t rkey, pd_id, access; /* enum ibv_access_flags bits */
+	uint64_t addr, iova, length;
+};
+struct vb_local_qp {
+	uint32_t qpn, dest_qpn, pd_id, access;
+	bool open; /* connected, in a state that takes requests (RTS) */
+};
+
+/* vb_local_publish_mr - makes the region reachable. 0; -ENOSPC: it stays reachable by packets only. */
+int vb_local_publish_mr(struct vb_carrier *carrier, const struct vb_local_mr *mr);
+/* vb_local_withdraw_mr - no new direct access starts; returns when none is under way: 0, or -EBUSY
+ * when a live process kept one for longer than a bounded wait (stopped in the middle). Called
+ * WITHOUT the engine's lock. */
+int vb_local_withdraw_mr(struct vb_carrier *carrier, uint32_t rkey);
+/* vb_local_publish_qp - open false withdraws it: as above, but only marks; does not wait. */
+void vb_local_publish_qp(struct vb_carrier *carrier, const struct vb_local_qp *qp);
+/* vb_local_quiesce_qp - waits (bounded) until no direct access through this QP is under way. */
+int vb_local_quiesce_qp(struct vb_carrier *carrier, uint32_t qpn);
+
+/* vb_local_direct - the initiator's own copy. write: from local to the peer. Returns the bytes moved
+ * (at most 1 MiB a call), or -errno: any doubt (unknown key or QP, rights, range, PD, dead or foreign
+ * process, call forbidden) refuses, and the packets' way gives the peer's own verdict. */
+ssize_t vb_local_direct(struct vb_carrier *carrier, bool write, uint32_t qpn, uint32_t dest_qpn,
+			uint32_t rkey, uint64_t va, const struct iovec *local, int parts,
+			uint32_t length);
+
+struct vb_local_counters {
+	uint64_t tx_packets, rx_packets, direct_writes, direct_reads, direct_refused, wakeups_sent;
+};
+void vb_local_read_counters(const struct vb_carrier *carrier, struct vb_local_counters *out);
+
+#endif

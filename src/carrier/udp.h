@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* udp.h - RoCEv2 over ordinary UDP sockets (udp.c), the port shared by all processes of the host
+ * (steering.c). */
+#ifndef VB_CARRIER_UDP_H
+#define VB_CARRIER_UDP_H
+
+#include <netinet/in.h>
+
+#include "carrier/carrier.h"
+#include "registry/registry.h"
+
+struct vb_udp_config {
+	struct in6_addr addresses[16]; /* to receive on: IPv4 mapped, IPv6 */
+	uint32_t scope_ids[16];	       /* interface index for link-local IPv6, else 0 */
+	unsigned int address_count;
+	struct vb_registry *registry;  /* our slot and the shared table */
+};
+
+/* vb_udp_create - binds the sockets. 0 or -errno; -EADDRINUSE: another user has the port. */
+int vb_udp_create(struct vb_carrier **out, const struct vb_udp_config *config, vb_deliver_fn deliver,
+		  void *env) VB_MUST_USE;
+
+/* vb_udp_drop_in_child - after fork, in the child: closes the sockets and frees memory, touching
+ * nothing shared. */
+void vb_udp_drop_in_child(struct vb_carrier *carrier);
+
+/* vb_udp_route - fills path for a peer at address (IPv4 mapped or IPv6 with scope_id): source address
+ * and port, the route's MTU as segment_max, the window from the socket buffer. sgid and dgid
+ * are the caller's. -ENETUNREACH, -EINVAL, -ENOMEM. source_port_hash: a value that is the same for
+ * all packets of one QP. */
+int vb_udp_route(struct vb_carrier *carrier, struct vb_path *path, const struct in6_addr *source,
+		 const struct in6_addr *address, uint32_t scope_id, uint32_t source_port_hash,
+		 uint8_t traffic_class, uint8_t hop_limit) VB_MUST_USE;
+
+struct vb_udp_counters {
+	uint64_t rx_bad_icrc, rx_short, rx_strays, rx_solved_id;
+	uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes, rx_calls, tx_calls;
+};
+void vb_udp_read_counters(const struct vb_carrier *carrier, struct vb_udp_counters *out);
+
+#endif

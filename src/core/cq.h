@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * cq.h - completion queues (IBTA 11.2.8, 11.4.2).
+ *
+ * A ring of completions. Who polls a completion of the send queue gives the queue's slots back up to
+ * that request: the entry names its QP and how far. A CQ that is full when something completes is in
+ * error from then on (IBV_EVENT_CQ_ERR), and so are the QPs that complete into it.
+ */
+#ifndef VB_CORE_CQ_H
+#define VB_CORE_CQ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/reason.h"
+
+struct vb_nic;
+struct vb_qp;
+
+/* enum vb_status - numerically equal to enum ibv_wc_status. */
+enum vb_status {
+	VB_WC_SUCCESS = 0,
+	VB_WC_LOC_LEN_ERR = 1,
+	VB_WC_LOC_QP_OP_ERR = 2,
+	VB_WC_LOC_PROT_ERR = 4,
+	VB_WC_WR_FLUSH_ERR = 5,
+	VB_WC_BAD_RESP_ERR = 7,
+	VB_WC_LOC_ACCESS_ERR = 8,
+	VB_WC_REM_INV_REQ_ERR = 9,
+	VB_WC_REM_ACCESS_ERR = 10,
+	VB_WC_REM_OP_ERR = 11,
+	VB_WC_RETRY_EXC_ERR = 12,
+	VB_WC_RNR_RETRY_EXC_ERR = 13,
+	VB_WC_FATAL_ERR = 19,
+	VB_WC_GENERAL_ERR = 21,
+};
+
+/* enum vb_wc_opcode - numerically equal to enum ibv_wc_opcode. */
+enum vb_wc_opcode {
+	VB_WC_SEND = 0,
+	VB_WC_RDMA_WRITE = 1,
+	VB_WC_RDMA_READ = 2,
+	VB_WC_COMP_SWAP = 3,
+	VB_WC_FETCH_ADD = 4,
+	VB_WC_RECV = 1 << 7,
+	VB_WC_RECV_RDMA_WITH_IMM,
+};
+
+/* numerically equal to enum ibv_wc_flags */
+enum vb_wc_flags {
+	VB_WC_GRH = 1 << 0,
+	VB_WC_WITH_IMM = 1 << 1,
+};
+
+struct vb_cqe {
+	uint64_t wr_id;
+	struct vb_qp *qp;	/* NULL once the QP is gone */
+	uint32_t qpn;
+	uint32_t src_qpn;	/* UD receive */
+	uint32_t byte_len;
+	uint32_t imm;		/* value of the big-endian field, host order */
+	uint32_t sq_slots_until;/* send queue: the consumer index after this request */
+	uint16_t vendor_err;	/* enum vb_check */
+	uint8_t status;		/* enum vb_status */
+	uint8_t opcode;		/* enum vb_wc_opcode */
+	uint8_t wc_flags;
+	bool is_send;		/* completes a request of the send queue */
+	bool solicited;
+	uint64_t time_ns;	/* engine time of the completion */
+};
+
+enum vb_cq_arm {
+	VB_CQ_NOT_ARMED,
+	VB_CQ_ARMED_SOLICITED, /* the next solicited or failed completion raises the event */
+	VB_CQ_ARMED,	       /* the next completion raises the event */
+};
+
+struct vb_cq {
+	struct vb_nic *nic;
+	void *user;	     /* the host's or face's object */
+	uint32_t capacity;   /* entries, as reported */
+	uint32_t mask;	     /* ring size - 1, a power of two >= capacity */
+	uint32_t head, tail; /* free running; head: next to write, tail: next to poll */
+	struct vb_cqe *ring;
+	enum vb_cq_arm arm;
+	bool overrun;
+	uint32_t users;	     /* QPs that complete into it */
+	struct vb_reason last_reason; /* of the latest completion that failed for a cause of its own */
+};
+
+/* vb_cq_create - a CQ of at least entries. Returns NULL with errno EINVAL (0 or over VB_MAX_CQE), ENOMEM. */
+struct vb_cq *vb_cq_create(struct vb_nic *nic, uint32_t entries, void *user);
+
+/* vb_cq_destroy - 0, or -EBUSY while a QP uses it. NULL is accepted. */
+int vb_cq_destroy(struct vb_cq *cq);
+
+/* vb_cq_resize - keeps what is inside. -EINVAL when more than entries are inside or over the limit. */
+int vb_cq_resize(struct vb_cq *cq, uint32_t entries);
+
+/* vb_cq_poll - takes up to n completions in order and gives their send queue slots back. */
+int vb_cq_poll(struct vb_cq *cq, struct vb_cqe *out, int n);
+
+/* vb_cq_arm - ibv_req_notify_cq(3): the event is for a completion added from now on. */
+void vb_cq_arm(struct vb_cq *cq, bool solicited_only);
+
+/* vb_cq_push - adds a completion; for the core's own use. reason may be NULL for success. */
+void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, const struct vb_reason *reason);
+
+/* vb_cq_forget_qp - removes the completions of a QP that is destroyed or reset. */
+void vb_cq_forget_qp(struct vb_cq *cq, const struct vb_qp *qp);
+
+static inline uint32_t vb_cq_count(const struct vb_cq *cq)
+{
+	return cq->head - cq->tail;
+}
+
+#endif

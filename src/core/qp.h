@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * qp.h - queue pairs (IBTA 10.2.4, 10.3, 11.2.5): the object, its queues, its state.
+ *
+ *   qp.c          create, destroy, query
+ *   qp_state.c    the state table, modify, what a change of state sets in motion
+ *   post.c        posting send and receive requests: the checks, the queue
+ *   requester.c   from requests to packets, for all types; rc_requester.c what RC adds
+ *   rc_responder.c, uc.c, ud.c   from packets to memory and completions
+ *
+ * The send queue is a ring of WQEs with four free-running counters:
+ *
+ *      sq_free        sq_una         sq_next        sq_head
+ *         | completed,   | sent, not    | not yet      |
+ *         | not polled   | completed    | wholly sent  |  empty
+ *
+ * A slot comes free when a completion at or behind it has been polled, so that no more than
+ * max_send_wr requests are ever unaccounted for (ibv_post_send(3)).
+ */
+#ifndef VB_CORE_QP_H
+#define VB_CORE_QP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "core/ah.h"
+#include "core/cq.h"
+#include "core/limits.h"
+#include "core/mr.h"
+#include "core/reason.h"
+#include "core/rq.h"
+
+struct vb_nic;
+
+/* numerically equal to enum ibv_qp_type, ibv_qp_state, ibv_mtu, ibv_wr_opcode, ibv_send_flags,
+ * ibv_qp_attr_mask; the face asserts it */
+enum vb_qp_type { VB_QPT_RC = 2, VB_QPT_UC = 3, VB_QPT_UD = 4 };
+
+enum vb_qp_state {
+	VB_QPS_RESET,
+	VB_QPS_INIT,
+	VB_QPS_RTR,
+	VB_QPS_RTS,
+	VB_QPS_SQD,
+	VB_QPS_SQE,
+	VB_QPS_ERR,
+};
+#define VB_QPS_COUNT 7
+
+enum vb_mtu { VB_MTU_256 = 1, VB_MTU_512, VB_MTU_1024, VB_MTU_2048, VB_MTU_4096 };
+
+enum vb_wr_opcode {
+	VB_WR_RDMA_WRITE,
+	VB_WR_RDMA_WRITE_WITH_IMM,
+	VB_WR_SEND,
+	VB_WR_SEND_WITH_IMM,
+	VB_WR_RDMA_READ,
+	VB_WR_ATOMIC_CMP_AND_SWP,
+	VB_WR_ATOMIC_FETCH_AND_ADD,
+};
+
+enum vb_send_flags {
+	VB_SEND_FENCE = 1 << 0,
+	VB_SEND_SIGNALED = 1 << 1,
+	VB_SEND_SOLICITED = 1 << 2,
+	VB_SEND_INLINE = 1 << 3,
+};
+
+enum vb_qp_attr_mask {
+	VB_QP_STATE = 1 << 0,
+	VB_QP_CUR_STATE = 1 << 1,
+	VB_QP_EN_SQD_ASYNC_NOTIFY = 1 << 2,
+	VB_QP_ACCESS_FLAGS = 1 << 3,
+	VB_QP_PKEY_INDEX = 1 << 4,
+	VB_QP_PORT = 1 << 5,
+	VB_QP_QKEY = 1 << 6,
+	VB_QP_AV = 1 << 7,
+	VB_QP_PATH_MTU = 1 << 8,
+	VB_QP_TIMEOUT = 1 << 9,
+	VB_QP_RETRY_CNT = 1 << 10,
+	VB_QP_RNR_RETRY = 1 << 11,
+	VB_QP_RQ_PSN = 1 << 12,
+	VB_QP_MAX_QP_RD_ATOMIC = 1 << 13,
+	VB_QP_ALT_PATH = 1 << 14,
+	VB_QP_MIN_RNR_TIMER = 1 << 15,
+	VB_QP_SQ_PSN = 1 << 16,
+	VB_QP_MAX_DEST_RD_ATOMIC = 1 << 17,
+	VB_QP_PATH_MIG_STATE = 1 << 18,
+	VB_QP_CAP = 1 << 19,
+	VB_QP_DEST_QPN = 1 << 20,
+	VB_QP_RATE_LIMIT = 1 << 25,
+};
+
+struct vb_qp_cap {
+	uint32_t max_send_wr, max_recv_wr;
+	uint32_t max_send_sge, max_recv_sge;
+	uint32_t max_inline_data;
+};
+
+struct vb_qp_attr {
+	enum vb_qp_state qp_state, cur_qp_state;
+	enum vb_mtu path_mtu;
+	uint32_t path_mig_state;
+	uint32_t qkey;
+	uint32_t rq_psn, sq_psn;
+	uint32_t dest_qpn;
+	uint32_t access_flags; /* enum vb_access, the remote ones */
+	struct vb_ah_attr ah;
+	uint16_t pkey_index;
+	bool en_sqd_async_notify;
+	bool sq_draining;
+	uint8_t max_rd_atomic, max_dest_rd_atomic;
+	uint8_t min_rnr_timer; /* RNR NAK timer field, 0..31 */
+	uint8_t port_num;
+	uint8_t timeout;       /* local ACK timeout exponent, 0..31; 0: none */
+	uint8_t retry_cnt, rnr_retry; /* 0..7; rnr_retry 7: for ever */
+};
+
+struct vb_send_wr {
+	uint64_t wr_id;
+	const struct vb_sge *sges;
+	uint32_t num_sge;
+	enum vb_wr_opcode opcode;
+	uint32_t flags; /* enum vb_send_flags */
+	uint32_t imm;	/* value of the big-endian field, host order */
+	uint64_t remote_addr; /* WRITE, READ, atomics */
+	uint32_t rkey;
+	uint64_t compare_add, swap; /* atomics */
+	struct vb_ah *ah; /* UD */
+	uint32_t remote_qpn, remote_qkey;
+};
+
+struct vb_send_wqe {
+	uint64_t wr_id;
+	uint64_t remote_addr;
+	uint64_t compare_add, swap;
+	struct vb_ah *ah; /* UD: a reference */
+	uint32_t length;  /* bytes of the message */
+	uint32_t num_sge;
+	uint32_t rkey;
+	uint32_t imm;
+	uint32_t remote_qpn, remote_qkey;
+	uint32_t psn;	  /* of its first packet; valid once assigned */
+	uint32_t packets; /* PSNs that it takes (a READ: those of its responses) */
+	uint32_t moved;	  /* direct: bytes moved so far; READ: bytes received in order */
+	uint8_t opcode;	  /* enum vb_wr_opcode */
+	uint8_t flags;	  /* enum vb_send_flags; SIGNALED already includes sq_sig_all */
+	bool by_packets;  /* direct access was refused: send it as packets */
+	bool status_known;/* failed at post time or locally: completes with status in its turn */
+	uint8_t status;	  /* enum vb_status, when status_known */
+	struct vb_sge *sges;   /* max_send_sge of them, in the queue's memory */
+	uint8_t *inline_data;  /* max_inline_data bytes, in the queue's memory */
+};
+
+/* What the requester side knows. Cursors over PSNs: una <= nxt <= end (modulo 2^24). */
+struct vb_requester {
+	uint32_t una_psn; /* oldest PSN not acknowledged */
+	uint32_t nxt_psn; /* next to send; behind end_psn while repeating */
+	uint32_t end_psn; /* one past the highest PSN ever sent */
+	uint32_t sq_assigned; /* WQE counter: PSNs are assigned up to here */
+	uint32_t rd_outstanding; /* READ requests and atomics sent and not answered */
+	uint32_t cwnd;	  /* packets that may be in flight on this path now */
+	uint32_t since_ack_req; /* packets sent since the last that asked for an ACK */
+	uint8_t retries_left, rnr_left;
+	uint8_t rnr_timer;	 /* the last RNR NAK's timer field */
+	uint64_t rnr_until_ns;	 /* 0: not waiting */
+	uint64_t ack_deadline_ns;/* 0: nothing unacknowledged, or no timeout */
+};
+
+enum vb_message { VB_MSG_NONE, VB_MSG_SEND, VB_MSG_WRITE, VB_MSG_SKIP };
+
+/* A READ or atomic request that was accepted: to answer, and kept to answer duplicates. */
+struct vb_reply {
+	uint32_t psn;	  /* first PSN of the answer */
+	uint32_t packets;
+	uint32_t msn;
+	uint8_t operation; /* enum vb_operation: READ_REQUEST, CMP_SWP, FETCH_ADD */
+	uint64_t va;
+	uint32_t rkey;
+	uint32_t length;
+	uint64_t result;  /* atomics: the value before */
+};
+
+struct vb_responder {
+	uint32_t epsn; /* expected PSN */
+	uint32_t msn;  /* messages completed, 24 bits */
+	enum vb_message message; /* under way */
+	uint8_t last_opcode;
+	bool seq_nak_sent; /* one NAK per gap */
+	bool recv_held;	   /* recv holds a request taken for the message under way */
+	bool comm_est;	   /* the event was raised */
+	struct vb_recv_wqe recv;
+	uint32_t received; /* bytes of the message so far */
+	uint64_t va;	   /* WRITE: next address */
+	uint32_t rkey;
+	uint32_t write_left, write_total;
+	/* answers: a ring of the latest READs and atomics */
+	struct vb_reply replies[VB_MAX_RD_ATOMIC];
+	uint32_t reply_head; /* free running: next to write */
+	uint32_t reply_next; /* the first not wholly answered; reply_head: none */
+	uint32_t reply_psn;  /* next PSN to answer of replies[reply_next] */
+	uint32_t reply_first_psn; /* the PSN that is answered with a FIRST or ONLY opcode */
+	/* one acknowledgement waits behind the answers; a later ACK replaces an earlier one */
+	bool ack_pending;
+	uint8_t ack_syndrome;
+	uint32_t ack_psn;
+};
+
+struct vb_qp {
+	struct vb_nic *nic;
+	void *user;
+	uint32_t qpn;
+	enum vb_qp_type type;
+	enum vb_qp_state state;
+	struct vb_pd *pd;
+	struct vb_cq *send_cq, *recv_cq;
+	struct vb_srq *srq;
+	bool sq_sig_all;
+	struct vb_qp_cap cap;
+	struct vb_qp_attr attr; /* as set by modify */
+	struct vb_path path;	/* RC, UC: resolved from attr.ah */
+	bool path_valid;
+	uint32_t mtu;		/* payload bytes per packet in force: the path MTU or path.segment_max */
+
+	/* send queue */
+	uint32_t sq_mask; /* ring size - 1, a power of two >= max_send_wr */
+	uint32_t sq_free, sq_una, sq_next, sq_head;
+	struct vb_send_wqe *sq;
+	struct vb_sge *sq_sges;
+	uint8_t *sq_inline;
+	struct vb_rq rq; /* own receive queue; empty with an SRQ */
+
+	struct vb_requester req;
+	struct vb_responder resp;
+	struct vb_reason reason; /* first cause of its error */
+	bool fatal_raised, last_wqe_raised, sqd_notified;
+
+	struct vb_list ready_link; /* in nic->ready: it may have something to send */
+	bool blocked;		   /* the carrier had no room; in nic->blocked instead of ready */
+	uint32_t timer_index;	   /* place in the NIC's timer heap, VB_NO_TIMER when not in */
+	uint64_t timer_ns;	   /* the heap's key: never later than the QP's real deadline */
+};
+
+#define VB_NO_TIMER UINT32_MAX
+
+struct vb_qp_init {
+	enum vb_qp_type type;
+	struct vb_cq *send_cq, *recv_cq;
+	struct vb_srq *srq;
+	struct vb_qp_cap cap;
+	bool sq_sig_all;
+	void *user;
+};
+
+/* vb_qp_create - a QP in RESET; init->cap returns what was given (never less than asked). NULL with
+ * errno EINVAL: a cap over the NIC's limits, a missing CQ, an SRQ on UC. With an SRQ, max_recv_wr
+ * and max_recv_sge are ignored. ENOMEM at VB_MAX_QP. */
+struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init);
+/* vb_qp_destroy - its completions leave the CQs, its requests never complete. NULL is accepted. */
+void vb_qp_destroy(struct vb_qp *qp);
+
+/* vb_qp_modify - ibv_modify_qp(3): all or nothing. -EINVAL: this move does not exist, a required attribute
+ * is missing, one is not allowed, or a value is out of range; the path's error when the address does
+ * not resolve. */
+int vb_qp_modify(struct vb_qp *qp, const struct vb_qp_attr *attr, uint32_t mask);
+
+/* vb_qp_set_state - the one function that changes qp->state, with what follows from it: entering ERR
+ * flushes, entering RESET forgets, entering RTS makes ready. */
+void vb_qp_set_state(struct vb_qp *qp, enum vb_qp_state state);
+
+/* vb_qp_query - the attributes as they are. */
+void vb_qp_query(const struct vb_qp *qp, struct vb_qp_attr *attr);
+
+/* vb_qp_post_send - 0; -EINVAL (state, opcode for this type, flags, too many SGEs, inline over the cap),
+ * -ENOMEM (no slot). Local protection errors are not checked here: they complete with their status. */
+int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr);
+/* vb_qp_post_recv - 0; -EINVAL (state RESET, an SRQ is attached, too many SGEs), -ENOMEM (no slot). */
+int vb_qp_post_recv(struct vb_qp *qp, const struct vb_recv_wr *wr);
+
+/* vb_qp_check - asserts every invariant; after each entry point in debug builds and the simulator. */
+void vb_qp_check(const struct vb_qp *qp);
+
+static inline struct vb_send_wqe *vb_qp_wqe(const struct vb_qp *qp, uint32_t counter)
+{
+	return &qp->sq[counter & qp->sq_mask];
+}
+
+#endif

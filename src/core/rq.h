@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * rq.h - queues of receive work requests: a QP's own receive queue and the shared one (SRQ).
+ *
+ * Both are one ring: the responder takes the oldest request when a message begins that needs one,
+ * copies it into the QP and forgets the slot; where the message ends it completes the copy. A slot
+ * of a QP's own queue is free again as soon as it is taken. With an SRQ the requests of several QPs
+ * may be under way at once.
+ */
+#ifndef VB_CORE_RQ_H
+#define VB_CORE_RQ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "core/limits.h"
+
+struct vb_nic;
+struct vb_pd;
+
+/* struct vb_sge - same layout as struct ibv_sge. */
+struct vb_sge {
+	uint64_t addr;
+	uint32_t length;
+	uint32_t lkey;
+};
+
+struct vb_recv_wr {
+	uint64_t wr_id;
+	const struct vb_sge *sges;
+	uint32_t num_sge;
+};
+
+/* A receive request in the ring, or taken out of it. */
+struct vb_recv_wqe {
+	uint64_t wr_id;
+	uint32_t num_sge;
+	uint32_t length; /* sum of the SGEs; at most VB_MAX_MESSAGE is used */
+	struct vb_sge *sges;
+};
+
+struct vb_rq {
+	uint32_t max_wr, max_sge;
+	uint32_t head, tail; /* free running */
+	struct vb_recv_wqe *ring;
+	struct vb_sge *sges; /* max_wr * max_sge */
+};
+
+struct vb_srq {
+	struct vb_nic *nic;
+	struct vb_pd *pd;
+	void *user;
+	struct vb_rq rq;
+	uint32_t limit;	 /* 0: not armed (IBTA 10.2.9.1) */
+	uint32_t users;	 /* QPs attached */
+	struct vb_list qps; /* their srq_link: those that may wait in RNR, none today */
+};
+
+int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge) VB_MUST_USE;
+void vb_rq_finish(struct vb_rq *rq);
+void vb_rq_reset(struct vb_rq *rq);
+
+/* vb_rq_post - 0, -ENOMEM when full, -EINVAL when num_sge is over max_sge or the sum over VB_MAX_MESSAGE. */
+int vb_rq_post(struct vb_rq *rq, const struct vb_recv_wr *wr);
+
+/* vb_rq_take - copies the oldest request into out, whose sges has room for max_sge. False: empty. */
+bool vb_rq_take(struct vb_rq *rq, struct vb_recv_wqe *out);
+
+static inline uint32_t vb_rq_count(const struct vb_rq *rq)
+{
+	return rq->head - rq->tail;
+}
+
+/* vb_srq_create - NULL with errno EINVAL (a limit exceeded), ENOMEM. */
+struct vb_srq *vb_srq_create(struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge, uint32_t limit,
+			     void *user);
+/* vb_srq_destroy - 0 or -EBUSY while a QP uses it. */
+int vb_srq_destroy(struct vb_srq *srq);
+int vb_srq_post(struct vb_srq *srq, const struct vb_recv_wr *wr);
+/* vb_srq_set_limit - arms the limit event; -EINVAL when over max_wr. */
+int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit);
+/* vb_srq_resize - -EINVAL when fewer than are posted or over the limits. */
+int vb_srq_resize(struct vb_srq *srq, uint32_t max_wr);
+
+#endif

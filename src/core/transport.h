@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * transport.h - what the transport files (requester.c, rc_requester.c, rc_responder.c, uc.c, ud.c,
+ * flush.c, sge.c, timing.c) offer each other and qp_state.c.
+ */
+#ifndef VB_CORE_TRANSPORT_H
+#define VB_CORE_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "core/nic.h"
+#include "core/qp.h"
+
+/* --- flush.c: errors and what they end --------------------------------------------------------- */
+
+/* vb_qp_fail_send - the oldest incomplete send request completes with status and reason, and the QP
+ * enters ERR (RC) or SQE (UC, UD; IBTA 10.3.1.6). */
+void vb_qp_fail_send(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason);
+/* vb_qp_fail_recv - the receive request held by the responder, if any, completes with status; the QP
+ * enters ERR; event is raised unless no_event. */
+void vb_qp_fail_recv(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason);
+/* vb_qp_flush - in ERR: every send and receive request completes with WR_FLUSH_ERR, once, in order. */
+void vb_qp_flush(struct vb_qp *qp);
+/* vb_qp_flush_sends - in SQE: the send queue only. */
+void vb_qp_flush_sends(struct vb_qp *qp);
+/* vb_qp_forget - to RESET and before destroy: requests and completions vanish. */
+void vb_qp_forget(struct vb_qp *qp);
+/* vb_qp_complete_send - completes the WQE at sq_una with status; a successful unsignalled one is silent. */
+void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason);
+
+/* --- requester.c ------------------------------------------------------------------------------- */
+/* vb_requester_start - entering RTS: cursors at sq_psn. */
+void vb_requester_start(struct vb_qp *qp);
+/* vb_requester_run - sends what may be sent now. True: budget used up, more is waiting. */
+bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns);
+/* vb_requester_check_drained - SQD: raises SQ_DRAINED once nothing is under way. */
+void vb_requester_check_drained(struct vb_qp *qp);
+uint64_t vb_requester_deadline(const struct vb_qp *qp);
+
+/* --- rc_requester.c ---------------------------------------------------------------------------- */
+void vb_rc_on_response(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
+		       uint32_t bytes, uint64_t now_ns);
+void vb_rc_on_timeout(struct vb_qp *qp, uint64_t now_ns);
+
+/* --- rc_responder.c ---------------------------------------------------------------------------- */
+/* vb_responder_start - entering RTR: epsn from rq_psn. All types. */
+void vb_responder_start(struct vb_qp *qp);
+void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
+		      uint32_t bytes);
+/* vb_rc_responder_run - sends answers and the acknowledgement. True: more is waiting. */
+bool vb_rc_responder_run(struct vb_qp *qp);
+
+/* --- uc.c, ud.c -------------------------------------------------------------------------------- */
+void vb_uc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
+		      uint32_t bytes);
+void vb_ud_on_packet(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
+		     uint32_t bytes, const struct vb_rx *rx);
+
+/* --- sge.c: gather and scatter ------------------------------------------------------------------ */
+/* vb_gather - the iovec of message bytes [offset, offset + length). Returns the parts, or -1 with the
+ * failed check in reason. rights: 0 to read them, VB_ACCESS_LOCAL_WRITE to write. */
+int vb_gather(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge, uint32_t offset,
+	      uint32_t length, uint32_t rights, struct iovec *out, struct vb_reason *reason);
+/* vb_scatter - writes data at message offset. False: reason holds why. */
+bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge, uint32_t offset,
+		const uint8_t *data, uint32_t length, struct vb_reason *reason);
+/* vb_place - copies so that the last bytes become visible last: programs poll on them. */
+void vb_place(uint8_t *to, const uint8_t *from, uint32_t length);
+
+/* --- timing.c ----------------------------------------------------------------------------------- */
+/* vb_rnr_timer_ns - IBTA table 45: the wait that an RNR NAK's timer field asks for. */
+uint64_t vb_rnr_timer_ns(uint8_t field);
+/* vb_ack_timeout_ns - 4.096 us * 2^exponent (IBTA 9.7.6.1.3), not under the NIC's minimum; 0: none. */
+uint64_t vb_ack_timeout_ns(const struct vb_nic *nic, uint8_t exponent);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * host.h - live NICs in a process, for the faces (verbs, rdmacm, umad) and the verbena command.
+ *
+ * vb_host_devices() lists the devices that the settings name; vb_engine_get() brings one to life: a
+ * registry slot, two carriers, a core NIC, one lock, one background thread. All objects of the
+ * core (vb_qp, vb_cq, ...) of an engine are used between vb_engine_enter() and vb_engine_leave().
+ *
+ * Two pumps drive the engine: whoever is inside calls vb_engine_pump(); when the program does not
+ * call, the background thread does. It is started lazily and sleeps when there is nothing to do.
+ */
+#ifndef VB_HOST_HOST_H
+#define VB_HOST_HOST_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/nic.h"
+
+#define VB_MAX_DEVICES 16u
+#define VB_MAX_GIDS 16u
+
+struct vb_gid {
+	struct in6_addr gid;	 /* as programs see it */
+	struct in6_addr address; /* what goes into the IP header: IPv4 mapped or IPv6 */
+	uint32_t ifindex;
+	char ifname[16];
+};
+
+struct vb_device {
+	char name[64];		 /* verbena0, ... */
+	unsigned int index;
+	uint64_t guid;		 /* node and port GUID, host order; stable for an address */
+	struct in6_addr address; /* of VERBENA_ADDR */
+	char ifname[16];
+	uint32_t ifindex;
+	uint32_t mtu;		 /* of the interface, bytes */
+	uint32_t active_path_mtu;/* the largest path MTU that fits: 256 .. 4096 bytes */
+	struct vb_gid gids[VB_MAX_GIDS];
+	unsigned int gid_count;
+};
+
+/* vb_host_devices - the devices of this process, read from the settings and the interfaces at the
+ * first call. Returns how many, or -errno after a sentence on standard error said what is wrong with a setting
+ * and what is allowed. *list stays valid and unchanged for the life of the process. */
+int vb_host_devices(struct vb_device *const **list);
+
+struct vb_engine;
+
+/* The faces' hooks. Called with the engine's lock held, perhaps by the background thread: they must not call
+ * back into the engine, and not block. */
+struct vb_host_hooks {
+	void (*event)(struct vb_engine *engine, const struct vb_event *event);
+	void (*cq_event)(struct vb_engine *engine, struct vb_cq *cq);
+};
+/* vb_host_set_hooks - once, before the first vb_engine_get(). */
+void vb_host_set_hooks(const struct vb_host_hooks *hooks);
+
+/* vb_engine_get - the live NIC of a device, made at the first call and shared by later ones. 0 or -errno
+ * (the cause was said on standard error once). */
+int vb_engine_get(struct vb_device *device, struct vb_engine **out);
+/* vb_engine_put - the last one stops the thread and frees everything. NULL is accepted. */
+void vb_engine_put(struct vb_engine *engine);
+
+struct vb_nic *vb_engine_nic(struct vb_engine *engine);
+struct vb_device *vb_engine_device(struct vb_engine *engine);
+/* vb_engine_now - nanoseconds of the engine's monotonic clock. */
+uint64_t vb_engine_now(void);
+
+/* vb_engine_enter - takes the lock and tells the NIC the time. False in a forked child whose parent
+ * made the engine (nothing may be done with it; leave need not be called). */
+bool vb_engine_enter(struct vb_engine *engine);
+void vb_engine_leave(struct vb_engine *engine);
+/* vb_engine_pump - inside: takes what arrived, runs the NIC, sends. Bounded. */
+void vb_engine_pump(struct vb_engine *engine);
+/* vb_engine_wake_thread - inside: the program is going to wait (armed a CQ, blocks in get_event): the
+ * background thread takes over at once. */
+void vb_engine_wake_thread(struct vb_engine *engine);
+
+/* vb_engine_poll_cq - enter, pump as needed, poll, leave. Returns completions, 0, or -errno. */
+int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n);
+
+/* vb_engine_reg_mr - checks that the pages exist with the rights (-EFAULT), registers and publishes.
+ * Called outside. 0 or -errno. */
+int vb_engine_reg_mr(struct vb_engine *engine, struct vb_pd *pd, void *addr, uint64_t length,
+		     uint64_t iova, uint32_t access, struct vb_mr **out);
+/* vb_engine_dereg_mr - withdraws, waits for accesses in flight, frees. Called outside. 0 or -EBUSY. */
+int vb_engine_dereg_mr(struct vb_engine *engine, struct vb_mr *mr);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * registry.h - the processes of one virtual host, found through files in shared memory.
+ *
+ *      /dev/shm/verbena-<uid>/<netns>-<address>/     mode 0700, checked
+ *          reg       one byte per slot, held by a POSIX record lock while its process lives;
+ *                    and a small shared table (struct vb_registry_shared) behind it
+ *          seg.<N>   the segment of slot N: written by its owner, mapped read-only by the others
+ *
+ * Nothing in it needs a dead process to finish: the kernel frees a dead process's lock, and whoever
+ * takes the lock of a slot cleans what was left there. Everything read from another process's
+ * segment is checked before use.
+ *
+ * One registry object per process and address; it must be the only code that opens `reg`, since
+ * closing any other descriptor of that file would drop the lock.
+ */
+#ifndef VB_REGISTRY_REGISTRY_H
+#define VB_REGISTRY_REGISTRY_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/macros.h"
+
+#define VB_REGISTRY_SLOTS 511u /* usable slots are 1 .. 510: QPN bits 23-15; 0 holds QP0 and QP1, 511 probes */
+#define VB_SLOT_SHIFT 15u
+
+/* Written under vb_registry_lock() by any process of the host; a reader checks every value. */
+struct vb_registry_shared {
+	uint32_t magic, version;
+	/* SO_REUSEPORT groups, see carrier/steering.c: which slot each index of the group belongs to. */
+	struct {
+		uint32_t count;
+		uint16_t slot[VB_REGISTRY_SLOTS];
+		uint32_t generation;
+	} port[2]; /* 0: IPv4, 1: IPv6 */
+};
+
+struct vb_registry {
+	uint16_t slot;	   /* ours, 1 .. 510 */
+	uint64_t instance; /* random, tells two owners of one slot apart */
+	struct in6_addr address;
+	struct vb_registry_shared *shared;
+	/* the rest is registry.c's own; see registry_private.h */
+	struct vb_registry_private *private_data;
+};
+
+/* vb_registry_join - takes a free slot of address's host and makes the segment. 0, or -errno:
+ * -ENOSPC all slots taken, -EACCES the directory is not ours or its mode is wrong, others from the system. */
+int vb_registry_join(struct vb_registry **out, const struct in6_addr *address) VB_MUST_USE;
+
+/* vb_registry_leave - frees the slot and removes the segment. NULL is accepted. */
+void vb_registry_leave(struct vb_registry *registry);
+
+/* vb_registry_drop_in_child - after fork, in the child: unmaps and closes, without touching the
+ * parent's slot. */
+void vb_registry_drop_in_child(struct vb_registry *registry);
+
+/* vb_registry_lock - one process at a time works on shared; freed by the kernel when the holder dies. */
+int vb_registry_lock(struct vb_registry *registry) VB_MUST_USE;
+void vb_registry_unlock(struct vb_registry *registry);
+
+/* vb_registry_is_alive - whether a process holds that slot now (its lock, not its word). */
+bool vb_registry_is_alive(struct vb_registry *registry, uint16_t slot);
+
+/* vb_registry_pid - the process of a slot, 0 when unknown. */
+pid_t vb_registry_pid(struct vb_registry *registry, uint16_t slot);
+
+#endif
