@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Short names for what CMake, CTest and pytest do; `make help` lists them. Nothing is decided here
+# that `cmake -S . -B build` would not do as well.
+
+BUILD   ?= build
+PREFIX  ?= /usr/local
+SECONDS ?= 60
+JOBS    ?= $(shell nproc)
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+CLANG   ?= clang
+# Debian's own: another python3 in front of it in PATH would not have Debian's pytest.
+PYTHON  ?= /usr/bin/python3
+PYTEST  := $(PYTHON) -m pytest -p no:cacheprovider -q
+# Quiet unless something is to be said: configuring prints a page that nobody reads.
+CMAKE   := cmake --log-level=WARNING -S .
+
+.PHONY: all build demo test unit sanitize clang abi bench fuzz install clean help setup
+
+all: build
+
+setup:
+	@scripts/setup.sh
+
+build:
+	@$(CMAKE) -B $(BUILD) -DCMAKE_C_COMPILER=$(CC) >/dev/null
+	@cmake --build $(BUILD) -j$(JOBS)
+
+demo: setup
+	@$(MAKE) --no-print-directory -s build
+	@$(BUILD)/bin/verbena demo
+
+# The stages of `make test`, each of which can be run alone.
+test: setup
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory clang
+	@$(MAKE) --no-print-directory sanitize
+	@$(MAKE) --no-print-directory abi
+	@echo "make test: everything passed"
+
+unit: build
+	@echo "== unit tests, simulator, arrows (gcc)"
+	@ctest --test-dir $(BUILD) -j$(JOBS) --output-on-failure --no-tests=error
+
+clang:
+	@echo "== clang, warnings are errors; fuzz corpora"
+	@$(CMAKE) -B $(BUILD)-clang -DCMAKE_C_COMPILER=$(CLANG) -DVB_FUZZ=ON -DCMAKE_C_FLAGS=-Werror >/dev/null
+	@cmake --build $(BUILD)-clang -j$(JOBS) -- -s
+	@ctest --test-dir $(BUILD)-clang -L fuzz -j$(JOBS) --output-on-failure --no-tests=error
+
+sanitize:
+	@echo "== gcc, warnings are errors; unit tests and simulator under ASan and UBSan"
+	@$(CMAKE) -B $(BUILD)-asan -DCMAKE_C_COMPILER=$(CC) -DVB_SANITIZE=address,undefined -DVB_CHECK=ON -DCMAKE_C_FLAGS=-Werror >/dev/null
+	@cmake --build $(BUILD)-asan -j$(JOBS) -- -s
+	@ctest --test-dir $(BUILD)-asan -L 'unit|sim' -j$(JOBS) --output-on-failure --no-tests=error
+
+abi: build
+	@echo "== Debian's unmodified programs, and situations that broke others"
+	@VERBENA_BUILD=$(abspath $(BUILD)) $(PYTEST) tests/abi tests/edge
+
+bench: setup
+	@$(MAKE) --no-print-directory -s build
+	@$(PYTHON) bench/bench.py --build $(BUILD)
+
+fuzz:
+	@$(CMAKE) -B $(BUILD)-clang -DCMAKE_C_COMPILER=$(CLANG) -DVB_FUZZ=ON -DCMAKE_C_FLAGS=-Werror >/dev/null
+	@cmake --build $(BUILD)-clang -j$(JOBS) -- -s
+	@scripts/fuzz.sh $(BUILD)-clang $(SECONDS)
+
+install: build
+	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX)) >/dev/null
+	@echo "installed: $(abspath $(PREFIX))/bin/verbena, the libraries in $(abspath $(PREFIX))/lib/verbena, verbena(1)"
+
+clean:
+	rm -rf $(BUILD) $(BUILD)-clang $(BUILD)-asan
+
+help:
+	@echo "make                 build into $(BUILD)/ (the command is $(BUILD)/bin/verbena)"
+	@echo "make demo            install what is missing, build, and show what Verbena does"
+	@echo "make test            the same set-up, then every test; its parts are:"
+	@echo "make unit              unit tests, simulator, arrows between the parts"
+	@echo "make clang             the same code under clang; the fuzzers' corpora"
+	@echo "make sanitize          unit tests and simulator under ASan and UBSan"
+	@echo "make abi               Debian's programs, unmodified; edge cases"
+	@echo "make bench           speed and memory, beside this machine's own limits"
+	@echo "make fuzz SECONDS=60 run every fuzzer for so long"
+	@echo "make install PREFIX=/usr/local"
+	@echo "make clean           remove the build folders"

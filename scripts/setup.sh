@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# setup.sh - makes sure that the Debian packages which Verbena is built, run and tested with are there.
+#
+# As root it installs what is missing; otherwise it prints the one line that does, and fails.
+# Quiet and quick when nothing is missing. `setup.sh --list` prints the packages, one a line.
+set -eu
+
+build='gcc libc6-dev clang cmake make pkg-config libibverbs-dev librdmacm-dev libibumad-dev libisal-dev'
+tests='libcmocka-dev libclang-rt-14-dev python3 python3-pytest'
+run='ibverbs-utils rdmacm-utils perftest iproute2 iperf3 procps util-linux'
+
+if [ "${1:-}" = --list ]; then
+	printf '%s\n' $build $tests $run
+	exit 0
+fi
+
+if ! command -v dpkg-query >/dev/null; then
+	echo "setup: this is not a Debian system, so nothing is installed for you; Verbena needs what these packages hold:"
+	echo "  $build $tests $run"
+	exit 0
+fi
+
+missing=
+for package in $build $tests $run; do
+	status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || status=none
+	[ "$status" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -ne 0 ]; then
+	echo "setup: some packages are missing; install them with this line, then try again:" >&2
+	echo "  sudo apt-get install -y --no-install-recommends$missing" >&2
+	exit 1
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# quietly WHAT COMMAND... - says what happens, shows the command's output only when it fails
+quietly() {
+	what=$1
+	shift
+	echo "setup: $what"
+	if ! "$@" >"$log" 2>&1; then
+		tail -n 15 "$log" >&2
+		return 1
+	fi
+}
+
+export DEBIAN_FRONTEND=noninteractive
+for package in $missing; do
+	if ! apt-cache show "$package" >/dev/null 2>&1; then
+		quietly "fetching the package lists" apt-get update -q
+		break
+	fi
+done
+install="apt-get install -y -q --no-install-recommends$missing"
+if ! quietly "installing$missing" $install; then
+	quietly "that failed; fetching the package lists anew" apt-get update -q
+	quietly "installing once more" $install
+fi
