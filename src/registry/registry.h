@@ -27,15 +27,29 @@
 #define VB_REGISTRY_SLOTS 511u /* usable slots are 1 .. 510: QPN bits 23-15; 0 holds QP0 and QP1, 511 probes */
 #define VB_SLOT_SHIFT 15u
 
+#define VB_REGISTRY_PORTS 16u /* bound addresses that one host may have */
+
+/* One SO_REUSEPORT group, that is one bound address: which slot each index of the group belongs to.
+ * carrier/steering.c keeps it. */
+struct vb_registry_port {
+	struct in6_addr address; /* IPv4 mapped; the entry is free while count is 0 */
+	uint32_t scope_id;
+	uint32_t generation;	 /* counts changes of the membership */
+	uint64_t probe;		 /* random number of the latest probes: what others send is no probe */
+	uint32_t count;
+	uint16_t slot[VB_REGISTRY_SLOTS]; /* 0: not known whose index this is */
+};
+
 /* Written under vb_registry_lock() by any process of the host; a reader checks every value. */
 struct vb_registry_shared {
 	uint32_t magic, version;
-	/* SO_REUSEPORT groups, see carrier/steering.c: which slot each index of the group belongs to. */
+	struct vb_registry_port port[VB_REGISTRY_PORTS];
+	/* Of the process that joined the groups from a slot: a random number that names its socket for
+	 * packets that reached another process, and its process. */
 	struct {
-		uint32_t count;
-		uint16_t slot[VB_REGISTRY_SLOTS];
-		uint32_t generation;
-	} port[2]; /* 0: IPv4, 1: IPv6 */
+		uint64_t key;
+		int32_t pid;
+	} member[VB_REGISTRY_SLOTS];
 };
 
 struct vb_registry {
