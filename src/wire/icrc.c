@@ -28,6 +28,8 @@
 #define IPV4_BYTES 20
 #define IPV6_BYTES 40
 #define UDP_BYTES 8
+#define PSEUDO_MAX (IPV6_BYTES + UDP_BYTES)
+#define FUSED_MAX ((size_t)128) /* bytes that are copied to be summed in one call */
 #define IPV4_DF 0x4000
 #define BTH_FECN_BYTE 4
 #define ID_OFFSET 4 /* of the IPv4 identification in its header */
@@ -58,33 +60,57 @@ static size_t put_ipv6(uint8_t *p, const struct vb_icrc_ip *ip, size_t udp_bytes
 	return IPV6_BYTES;
 }
 
-uint32_t vb_icrc_begin(const struct vb_icrc_ip *ip, size_t udp_payload_bytes)
+/* put_ip_udp - the masked IP and UDP headers; returns their bytes, at most PSEUDO_MAX. */
+static size_t put_ip_udp(uint8_t *p, const struct vb_icrc_ip *ip, size_t udp_payload_bytes)
 {
-	uint8_t buf[IPV6_BYTES + UDP_BYTES];
 	size_t udp_bytes = UDP_BYTES + udp_payload_bytes;
 	size_t n;
 
 	if (IN6_IS_ADDR_V4MAPPED(&ip->dst))
-		n = put_ipv4(buf, ip, udp_bytes);
+		n = put_ipv4(p, ip, udp_bytes);
 	else
-		n = put_ipv6(buf, ip, udp_bytes);
-	vb_store_be16(buf + n, ip->src_port);
-	vb_store_be16(buf + n + 2, ip->dst_port);
-	vb_store_be16(buf + n + 4, (uint16_t)udp_bytes);
-	vb_store_be16(buf + n + 6, 0xffff);
-	return crc32_gzip_refl(LRH_STATE, buf, n + UDP_BYTES);
+		n = put_ipv6(p, ip, udp_bytes);
+	vb_store_be16(p + n, ip->src_port);
+	vb_store_be16(p + n + 2, ip->dst_port);
+	vb_store_be16(p + n + 4, (uint16_t)udp_bytes);
+	vb_store_be16(p + n + 6, 0xffff);
+	return n + UDP_BYTES;
+}
+
+/* add_masked - put[0..filled) and then the packet, through put, so that the many small packets
+ * cost one call of the CRC, whose price for a short buffer is that of the call. */
+static uint32_t add_masked(uint32_t state, uint8_t put[FUSED_MAX], size_t filled,
+			   const uint8_t *packet, size_t bytes)
+{
+	size_t n = VB_MIN(bytes, FUSED_MAX - filled);
+
+	VB_ASSERT(bytes >= VB_BTH_BYTES);
+	memcpy(put + filled, packet, n);
+	put[filled + BTH_FECN_BYTE] = 0xff;
+	state = crc32_gzip_refl(state, put, filled + n);
+	return bytes > n ? crc32_gzip_refl(state, packet + n, bytes - n) : state;
+}
+
+uint32_t vb_icrc_begin(const struct vb_icrc_ip *ip, size_t udp_payload_bytes)
+{
+	uint8_t put[PSEUDO_MAX];
+
+	return crc32_gzip_refl(LRH_STATE, put, put_ip_udp(put, ip, udp_payload_bytes));
+}
+
+uint32_t vb_icrc_begin_bth(const struct vb_icrc_ip *ip, size_t udp_payload_bytes,
+			   const uint8_t *packet, size_t bytes)
+{
+	uint8_t put[FUSED_MAX];
+
+	return add_masked(LRH_STATE, put, put_ip_udp(put, ip, udp_payload_bytes), packet, bytes);
 }
 
 uint32_t vb_icrc_add_bth(uint32_t state, const uint8_t *headers, size_t bytes)
 {
-	uint8_t buf[VB_HEADERS_MAX];
-	size_t n = VB_MIN(bytes, sizeof(buf));
+	uint8_t put[FUSED_MAX];
 
-	VB_ASSERT(bytes >= VB_BTH_BYTES);
-	memcpy(buf, headers, n);
-	buf[BTH_FECN_BYTE] = 0xff;
-	state = crc32_gzip_refl(state, buf, n);
-	return bytes > n ? crc32_gzip_refl(state, headers + n, bytes - n) : state;
+	return add_masked(state, put, 0, headers, bytes);
 }
 
 uint32_t vb_icrc_add(uint32_t state, const void *data, size_t bytes)

@@ -33,6 +33,11 @@ uint32_t vb_icrc_begin(const struct vb_icrc_ip *ip, size_t udp_payload_bytes);
 /* vb_icrc_add_bth - continues over the headers, bytes >= 12, with the BTH's FECN/BECN byte masked. */
 uint32_t vb_icrc_add_bth(uint32_t state, const uint8_t *headers, size_t bytes);
 
+/* vb_icrc_begin_bth - vb_icrc_begin() and vb_icrc_add_bth() in one, cheaper than the two: packet is the
+ * headers (>= 12 bytes) or everything before the ICRC where that lies in one piece. */
+uint32_t vb_icrc_begin_bth(const struct vb_icrc_ip *ip, size_t udp_payload_bytes,
+			   const uint8_t *packet, size_t bytes);
+
 /* vb_icrc_add - continues over payload or pad. The state is the value of the field itself: what
  * stands after the last byte is the ICRC. */
 uint32_t vb_icrc_add(uint32_t state, const void *data, size_t bytes);
