@@ -28,6 +28,7 @@
 #define IPV4_BYTES 20
 #define IPV6_BYTES 40
 #define UDP_BYTES 8
+#define UDP_PAYLOAD_MAX (UINT16_MAX - IPV4_BYTES - UDP_BYTES)
 #define PSEUDO_MAX (IPV6_BYTES + UDP_BYTES)
 #define FUSED_MAX ((size_t)128) /* bytes that are copied to be summed in one call */
 #define IPV4_DF 0x4000
@@ -148,11 +149,11 @@ uint32_t vb_icrc_load(const uint8_t in[4])
  */
 #define POLYNOMIAL 0xedb88320u
 
-/* unshift[k] = x^(-8 * 2^k) mod P */
+/* unshift[k] = x^(-8 * 2^k) mod P; enough for every datagram */
 static const uint32_t unshift[] = {
 	0x6567cb95, 0xd7125358, 0x5b358fd3, 0x2e9bb40b, 0x12a59a49, 0x8df9403d,
 	0x5139de12, 0xba340226, 0x29c45641, 0x12fbc105, 0xecd30c55, 0x3755ebd8,
-	0x24ee460c, 0x23783fcf, 0x479933fc, 0xa39442a5, 0x9ea0056d,
+	0x24ee460c, 0x23783fcf, 0x479933fc, 0xa39442a5,
 };
 
 static uint32_t multiply(uint32_t a, uint32_t b)
@@ -182,7 +183,7 @@ int vb_icrc_solve_ip_id(uint32_t wrong, uint32_t right, const struct vb_icrc_ip 
 	size_t id_to_end = IPV4_BYTES - ID_OFFSET + UDP_BYTES + udp_payload_bytes - VB_ICRC_BYTES;
 	uint32_t difference;
 
-	if (udp_payload_bytes < VB_BTH_BYTES + VB_ICRC_BYTES || udp_payload_bytes > UINT16_MAX)
+	if (udp_payload_bytes < VB_BTH_BYTES + VB_ICRC_BYTES || udp_payload_bytes > UDP_PAYLOAD_MAX)
 		return -EBADMSG;
 	if (!IN6_IS_ADDR_V4MAPPED(&ip->dst))
 		return -EBADMSG;

@@ -226,6 +226,7 @@ static void test_solve_has_no_answer(void **state)
 	assert_int_equal(vb_icrc_solve_ip_id(1, 1, &v6, 100, &id), -EBADMSG);
 	assert_int_equal(vb_icrc_solve_ip_id(1, 1, &v4, 15, &id), -EBADMSG);
 	assert_int_equal(vb_icrc_solve_ip_id(1, 1, &v4, 0, &id), -EBADMSG);
+	assert_int_equal(vb_icrc_solve_ip_id(1, 1, &v4, 65508, &id), -EBADMSG);
 	assert_int_equal(vb_icrc_solve_ip_id(1, 1, &v4, SIZE_MAX, &id), -EBADMSG);
 	assert_int_equal(vb_icrc_solve_ip_id(1, 1, &v4, 100, &id), 0);
 	assert_int_equal(id, 0x1234);
