@@ -35,6 +35,8 @@ struct vb_ah {
 	uint32_t refs; /* the program's and one for each send request that waits */
 };
 
+/* vb_ah_attr_is_valid - what can be said of an address before it is resolved. */
+bool vb_ah_attr_is_valid(const struct vb_ah_attr *attr);
 /* vb_ah_create - resolves the address. NULL with errno EINVAL, ENETUNREACH, ENOMEM. */
 struct vb_ah *vb_ah_create(struct vb_pd *pd, const struct vb_ah_attr *attr);
 struct vb_ah *vb_ah_get(struct vb_ah *ah);

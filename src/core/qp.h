@@ -166,6 +166,7 @@ struct vb_requester {
 	uint8_t rnr_timer;	 /* the last RNR NAK's timer field */
 	uint64_t rnr_until_ns;	 /* 0: not waiting */
 	uint64_t ack_deadline_ns;/* 0: nothing unacknowledged, or no timeout */
+	bool implied_nak;	 /* went back for a lost answer at una_psn; once per una_psn */
 };
 
 enum vb_message { VB_MSG_NONE, VB_MSG_SEND, VB_MSG_WRITE, VB_MSG_SKIP };
@@ -230,6 +231,7 @@ struct vb_qp {
 	struct vb_sge *sq_sges;
 	uint8_t *sq_inline;
 	struct vb_rq rq; /* own receive queue; empty with an SRQ */
+	struct vb_sge *recv_sges; /* for resp.recv: as many as a request of the RQ or SRQ may have */
 
 	struct vb_requester req;
 	struct vb_responder resp;
@@ -277,6 +279,10 @@ void vb_qp_query(const struct vb_qp *qp, struct vb_qp_attr *attr);
 int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr);
 /* vb_qp_post_recv - 0; -EINVAL (state RESET, an SRQ is attached, too many SGEs), -ENOMEM (no slot). */
 int vb_qp_post_recv(struct vb_qp *qp, const struct vb_recv_wr *wr);
+
+/* vb_qp_take_recv - takes the oldest receive request, of the SRQ or the QP's own queue, into resp.recv and
+ * sets resp.recv_held; raises the SRQ's limit event. False: none is posted. For the responders. */
+bool vb_qp_take_recv(struct vb_qp *qp);
 
 /* vb_qp_check - asserts every invariant; after each entry point in debug builds and the simulator. */
 void vb_qp_check(const struct vb_qp *qp);

@@ -42,9 +42,10 @@ struct vb_recv_wqe {
 
 struct vb_rq {
 	uint32_t max_wr, max_sge;
+	uint32_t mask;	     /* ring size - 1, a power of two >= max_wr */
 	uint32_t head, tail; /* free running */
 	struct vb_recv_wqe *ring;
-	struct vb_sge *sges; /* max_wr * max_sge */
+	struct vb_sge *sges; /* max_sge for each place in the ring */
 };
 
 struct vb_srq {

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * post.c - work requests enter the queues (IBTA 10.8, 11.4.1): judged, copied, and the QP made ready.
+ *
+ * What the program can get wrong by itself is refused here and changes nothing. What needs the
+ * memory regions (keys, ranges, rights) is found out when the request's turn comes, and completes
+ * with its status. A message that is too long for its QP is the program's fault too, but hardware
+ * reports it as a completion: its status is noted here, and the requester completes it in its turn.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "core/nic.h"
+#include "core/transport.h"
+
+#define ATOMIC_BYTES 8
+#define FLAGS_ALL (VB_SEND_FENCE | VB_SEND_SIGNALED | VB_SEND_SOLICITED | VB_SEND_INLINE)
+#define OPCODES_UD (1u << VB_WR_SEND | 1u << VB_WR_SEND_WITH_IMM)
+#define OPCODES_UC (OPCODES_UD | 1u << VB_WR_RDMA_WRITE | 1u << VB_WR_RDMA_WRITE_WITH_IMM)
+#define OPCODES_ATOMIC (1u << VB_WR_ATOMIC_CMP_AND_SWP | 1u << VB_WR_ATOMIC_FETCH_AND_ADD)
+#define OPCODES_RC (OPCODES_UC | 1u << VB_WR_RDMA_READ | OPCODES_ATOMIC)
+
+static bool opcode_is_of(enum vb_wr_opcode opcode, uint32_t opcodes)
+{
+	return (unsigned int)opcode < 32 && opcodes & 1u << opcode;
+}
+
+static uint32_t opcodes_of_type(enum vb_qp_type type)
+{
+	switch (type) {
+	case VB_QPT_RC:
+		return OPCODES_RC;
+	case VB_QPT_UC:
+		return OPCODES_UC;
+	case VB_QPT_UD:
+		return OPCODES_UD;
+	}
+	return 0;
+}
+
+static bool state_takes_sends(enum vb_qp_state state)
+{
+	switch (state) {
+	case VB_QPS_RESET:
+	case VB_QPS_INIT:
+	case VB_QPS_RTR:
+		return false;
+	case VB_QPS_RTS:
+	case VB_QPS_SQD:
+	case VB_QPS_SQE: /* this one and the next: accepted, and flushed */
+	case VB_QPS_ERR:
+		return true;
+	}
+	return false;
+}
+
+/* In 64 bits: two SGEs of 2 GiB are not zero bytes. */
+static uint64_t sum_lengths(const struct vb_sge *sges, uint32_t num_sge)
+{
+	uint64_t length = 0;
+
+	for (uint32_t i = 0; i < num_sge; i++)
+		length += sges[i].length;
+	return length;
+}
+
+/* judge_send - whether the request can be posted to this QP at all; length is that of its SGEs. */
+static bool judge_send(const struct vb_qp *qp, const struct vb_send_wr *wr, uint64_t length)
+{
+	if (!state_takes_sends(qp->state) || !opcode_is_of(wr->opcode, opcodes_of_type(qp->type)))
+		return false;
+	if (wr->flags & ~FLAGS_ALL)
+		return false;
+	/* Inline is for data that goes out (ibv_post_send(3)). */
+	if (wr->flags & VB_SEND_INLINE &&
+	    (length > qp->cap.max_inline_data || !opcode_is_of(wr->opcode, OPCODES_UC)))
+		return false;
+	if (opcode_is_of(wr->opcode, OPCODES_ATOMIC) && (wr->num_sge != 1 || length != ATOMIC_BYTES))
+		return false;
+	if (qp->type == VB_QPT_UD &&
+	    (!wr->ah || wr->ah->pd != qp->pd || wr->remote_qpn > VB_QPN_MASK))
+		return false;
+	return true;
+}
+
+/* The longest message: for UD one packet of the largest path MTU that the path takes. */
+static uint32_t message_limit(const struct vb_qp *qp, const struct vb_send_wr *wr)
+{
+	uint32_t mtu = VB_MAX_PATH_MTU;
+
+	if (qp->type != VB_QPT_UD)
+		return VB_MAX_MESSAGE;
+	while (mtu > wr->ah->path.segment_max && mtu > 256)
+		mtu /= 2;
+	return mtu;
+}
+
+static void copy_inline(struct vb_send_wqe *wqe, const struct vb_send_wr *wr)
+{
+	uint8_t *to = wqe->inline_data;
+
+	for (uint32_t i = 0; i < wr->num_sge; i++) {
+		const struct vb_sge *sge = &wr->sges[i];
+
+		if (!sge->length)
+			continue;
+		memcpy(to, (const void *)(uintptr_t)sge->addr, sge->length);
+		to += sge->length;
+	}
+}
+
+static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const struct vb_send_wr *wr,
+		     uint64_t length)
+{
+	bool is_inline = wr->flags & VB_SEND_INLINE;
+	bool too_long = length > message_limit(qp, wr);
+
+	*wqe = (struct vb_send_wqe){
+		.wr_id = wr->wr_id,
+		.remote_addr = wr->remote_addr,
+		.compare_add = wr->compare_add,
+		.swap = wr->swap,
+		.ah = qp->type == VB_QPT_UD ? vb_ah_get(wr->ah) : NULL,
+		.length = (uint32_t)VB_MIN(length, (uint64_t)UINT32_MAX),
+		.num_sge = is_inline ? 0 : wr->num_sge,
+		.rkey = wr->rkey,
+		.imm = wr->imm,
+		.remote_qpn = wr->remote_qpn,
+		.remote_qkey = wr->remote_qkey,
+		.opcode = (uint8_t)wr->opcode,
+		.flags = (uint8_t)(wr->flags | (qp->sq_sig_all ? VB_SEND_SIGNALED : 0)),
+		.status_known = too_long,
+		.status = too_long ? VB_WC_LOC_LEN_ERR : VB_WC_SUCCESS,
+		.sges = wqe->sges,
+		.inline_data = wqe->inline_data,
+	};
+	if (is_inline)
+		copy_inline(wqe, wr);
+	else if (wr->num_sge)
+		memcpy(wqe->sges, wr->sges, wr->num_sge * sizeof(*wr->sges));
+}
+
+int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr)
+{
+	uint64_t length;
+
+	/* Before the list is walked: it has no more entries than were promised. */
+	if (wr->num_sge > qp->cap.max_send_sge)
+		return -EINVAL;
+	length = sum_lengths(wr->sges, wr->num_sge);
+	if (!judge_send(qp, wr, length))
+		return -EINVAL;
+	if (qp->sq_head - qp->sq_free >= qp->cap.max_send_wr)
+		return -ENOMEM;
+	fill_wqe(qp, vb_qp_wqe(qp, qp->sq_head), wr, length);
+	qp->sq_head++;
+	if (qp->state == VB_QPS_ERR)
+		vb_qp_flush(qp);
+	else if (qp->state == VB_QPS_SQE)
+		vb_qp_flush_sends(qp);
+	else
+		vb_nic_make_ready(qp->nic, qp);
+	vb_qp_check_if_enabled(qp);
+	return 0;
+}
+
+int vb_qp_post_recv(struct vb_qp *qp, const struct vb_recv_wr *wr)
+{
+	int rc;
+
+	if (qp->state == VB_QPS_RESET || qp->srq)
+		return -EINVAL;
+	rc = vb_rq_post(&qp->rq, wr);
+	if (rc < 0)
+		return rc;
+	if (qp->state == VB_QPS_ERR)
+		vb_qp_flush(qp);
+	vb_qp_check_if_enabled(qp);
+	return 0;
+}

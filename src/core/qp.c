@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * qp.c - queue pairs: creation, destruction, query, and the invariants that hold between any two
+ * calls. All memory that a QP will ever need is taken here.
+ */
+#include "core/qp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/psn.h"
+#include "base/ring.h"
+#include "core/nic.h"
+#include "core/transport.h"
+
+/* What an idle RC QP costs beside its queues; the promise is 8 KiB, the path's carrier has its share. */
+_Static_assert(sizeof(struct vb_qp) <= 4096, "an idle queue pair stays small");
+_Static_assert(VB_MAX_INLINE <= VB_MAX_PATH_MTU, "an inline UD message fits a packet");
+
+static bool is_type(enum vb_qp_type type)
+{
+	switch (type) {
+	case VB_QPT_RC:
+	case VB_QPT_UC:
+	case VB_QPT_UD:
+		return true;
+	}
+	return false;
+}
+
+static bool init_is_valid(const struct vb_qp_init *init)
+{
+	const struct vb_qp_cap *cap = &init->cap;
+
+	if (!is_type(init->type) || !init->send_cq || !init->recv_cq)
+		return false;
+	if (init->srq && init->type == VB_QPT_UC) /* ibv_create_qp(3) */
+		return false;
+	if (cap->max_send_wr > VB_MAX_QP_WR || cap->max_send_sge > VB_MAX_SGE ||
+	    cap->max_inline_data > VB_MAX_INLINE)
+		return false;
+	/* A QP with an SRQ has no receive queue: what was asked for it does not matter. */
+	return init->srq || (cap->max_recv_wr <= VB_MAX_QP_WR && cap->max_recv_sge <= VB_MAX_SGE);
+}
+
+/* What the QP gets: what was asked for, but a send queue that can be used. */
+static struct vb_qp_cap choose_cap(const struct vb_qp_init *init)
+{
+	struct vb_qp_cap cap = init->cap;
+
+	cap.max_send_wr = VB_MAX(cap.max_send_wr, 1u);
+	cap.max_send_sge = VB_MAX(cap.max_send_sge, 1u);
+	if (init->srq)
+		cap.max_recv_wr = cap.max_recv_sge = 0;
+	else if (cap.max_recv_wr)
+		cap.max_recv_sge = VB_MAX(cap.max_recv_sge, 1u);
+	return cap;
+}
+
+static int alloc_send_queue(struct vb_qp *qp)
+{
+	const struct vb_qp_cap *cap = &qp->cap;
+	size_t places;
+
+	qp->sq_mask = vb_ring_mask(cap->max_send_wr);
+	places = (size_t)qp->sq_mask + 1;
+	qp->sq = calloc(places, sizeof(*qp->sq));
+	qp->sq_sges = calloc(places * cap->max_send_sge, sizeof(*qp->sq_sges));
+	if (!qp->sq || !qp->sq_sges)
+		return -ENOMEM;
+	if (cap->max_inline_data) {
+		qp->sq_inline = calloc(places, cap->max_inline_data);
+		if (!qp->sq_inline)
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < places; i++) {
+		qp->sq[i].sges = qp->sq_sges + i * cap->max_send_sge;
+		if (qp->sq_inline)
+			qp->sq[i].inline_data = qp->sq_inline + i * cap->max_inline_data;
+	}
+	return 0;
+}
+
+static int alloc_receive_queue(struct vb_qp *qp)
+{
+	uint32_t sges = VB_MAX(qp->srq ? qp->srq->rq.max_sge : qp->cap.max_recv_sge, 1u);
+
+	qp->recv_sges = calloc(sges, sizeof(*qp->recv_sges));
+	if (!qp->recv_sges)
+		return -ENOMEM;
+	qp->resp.recv.sges = qp->recv_sges;
+	return vb_rq_init(&qp->rq, qp->cap.max_recv_wr, qp->cap.max_recv_sge);
+}
+
+static void free_qp(struct vb_qp *qp)
+{
+	vb_rq_finish(&qp->rq);
+	free(qp->recv_sges);
+	free(qp->sq_inline);
+	free(qp->sq_sges);
+	free(qp->sq);
+	free(qp);
+}
+
+static void count_users(struct vb_qp *qp, int by)
+{
+	qp->pd->users += (uint32_t)by;
+	qp->send_cq->users += (uint32_t)by;
+	qp->recv_cq->users += (uint32_t)by;
+	if (qp->srq)
+		qp->srq->users += (uint32_t)by;
+}
+
+struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init)
+{
+	struct vb_qp *qp;
+
+	if (!init_is_valid(init)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return NULL;
+	qp->nic = pd->nic;
+	qp->user = init->user;
+	qp->type = init->type;
+	qp->state = VB_QPS_RESET;
+	qp->pd = pd;
+	qp->send_cq = init->send_cq;
+	qp->recv_cq = init->recv_cq;
+	qp->srq = init->srq;
+	qp->sq_sig_all = init->sq_sig_all;
+	qp->cap = choose_cap(init);
+	if (alloc_send_queue(qp) < 0 || alloc_receive_queue(qp) < 0 ||
+	    vb_nic_add_qp(pd->nic, qp) < 0) {
+		free_qp(qp);
+		errno = ENOMEM;
+		return NULL;
+	}
+	count_users(qp, 1);
+	init->cap = qp->cap;
+	return qp;
+}
+
+void vb_qp_destroy(struct vb_qp *qp)
+{
+	struct vb_nic *nic;
+
+	if (!qp)
+		return;
+	nic = qp->nic;
+	/* RESET forgets requests and completions, gives the path back and tells the surroundings. */
+	vb_qp_set_state(qp, VB_QPS_RESET);
+	vb_nic_remove_qp(nic, qp);
+	count_users(qp, -1);
+	free_qp(qp);
+}
+
+void vb_qp_query(const struct vb_qp *qp, struct vb_qp_attr *attr)
+{
+	*attr = qp->attr;
+	attr->qp_state = attr->cur_qp_state = qp->state;
+	attr->sq_draining = qp->state == VB_QPS_SQD && !qp->sqd_notified;
+	/* While it lives, the PSNs are those that come next, as hardware has it. */
+	switch (qp->state) {
+	case VB_QPS_RTS:
+	case VB_QPS_SQD:
+	case VB_QPS_SQE:
+		attr->sq_psn = qp->req.nxt_psn;
+		attr->rq_psn = qp->resp.epsn;
+		break;
+	case VB_QPS_RTR:
+		attr->rq_psn = qp->resp.epsn;
+		break;
+	case VB_QPS_RESET:
+	case VB_QPS_INIT:
+	case VB_QPS_ERR:
+		break;
+	}
+}
+
+/* --- invariants ---------------------------------------------------------------------------------- */
+
+static void check_places(const struct vb_qp *qp)
+{
+	const struct vb_nic *nic = qp->nic;
+
+	VB_ASSERT(vb_nic_find_qp(nic, qp->qpn) == qp);
+	VB_ASSERT(!qp->blocked || vb_list_is_linked(&qp->ready_link));
+	if (qp->timer_index != VB_NO_TIMER) {
+		VB_ASSERT(qp->timer_index < nic->timer_count);
+		VB_ASSERT(nic->timers[qp->timer_index] == qp);
+	}
+}
+
+static void check_queues(const struct vb_qp *qp)
+{
+	uint32_t used = qp->sq_head - qp->sq_free;
+
+	/* sq_free <= sq_una <= sq_next <= sq_head, and no more than was promised between the ends. */
+	VB_ASSERT(used <= qp->cap.max_send_wr);
+	VB_ASSERT(qp->sq_una - qp->sq_free <= used);
+	VB_ASSERT(qp->sq_next - qp->sq_una <= qp->sq_head - qp->sq_una);
+	VB_ASSERT(qp->sq_head - qp->sq_una <= used);
+	VB_ASSERT(vb_rq_count(&qp->rq) <= qp->rq.max_wr);
+	VB_ASSERT(!qp->srq || qp->rq.max_wr == 0);
+}
+
+static void check_requester(const struct vb_qp *qp)
+{
+	const struct vb_requester *req = &qp->req;
+
+	VB_ASSERT(req->una_psn <= VB_PSN_MASK && req->nxt_psn <= VB_PSN_MASK &&
+		  req->end_psn <= VB_PSN_MASK);
+	VB_ASSERT(!vb_psn_before(req->nxt_psn, req->una_psn));
+	VB_ASSERT(!vb_psn_before(req->end_psn, req->nxt_psn));
+	VB_ASSERT(req->sq_assigned - qp->sq_una <= qp->sq_head - qp->sq_una);
+	VB_ASSERT(req->rd_outstanding <= VB_MAX_RD_ATOMIC);
+}
+
+static void check_responder(const struct vb_qp *qp)
+{
+	const struct vb_responder *resp = &qp->resp;
+
+	VB_ASSERT(resp->epsn <= VB_PSN_MASK && resp->msn <= VB_PSN_MASK);
+	VB_ASSERT(resp->reply_head - resp->reply_next <= VB_MAX_RD_ATOMIC);
+	VB_ASSERT(resp->recv.sges == qp->recv_sges);
+	VB_ASSERT(!resp->recv_held || resp->message != VB_MSG_NONE);
+}
+
+void vb_qp_check(const struct vb_qp *qp)
+{
+	check_places(qp);
+	check_queues(qp);
+	switch (qp->state) {
+	case VB_QPS_RESET:
+		VB_ASSERT(!qp->path_valid && vb_rq_count(&qp->rq) == 0);
+		VB_ASSERT(qp->sq_head == qp->sq_free && !qp->resp.recv_held);
+		break;
+	case VB_QPS_INIT:
+		VB_ASSERT(qp->sq_head == qp->sq_free && !qp->resp.recv_held);
+		break;
+	case VB_QPS_RTR:
+	case VB_QPS_RTS:
+	case VB_QPS_SQD:
+	case VB_QPS_SQE:
+		VB_ASSERT(qp->path_valid == (qp->type != VB_QPT_UD) && qp->mtu >= 256);
+		check_responder(qp);
+		if (qp->state != VB_QPS_RTR)
+			check_requester(qp);
+		if (qp->state == VB_QPS_SQE)
+			VB_ASSERT(qp->type != VB_QPT_RC && qp->sq_una == qp->sq_head);
+		break;
+	case VB_QPS_ERR: /* all was flushed */
+		VB_ASSERT(qp->sq_una == qp->sq_head && vb_rq_count(&qp->rq) == 0);
+		VB_ASSERT(!qp->resp.recv_held);
+		break;
+	}
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * rq.c - rings of receive requests: the ring itself, and the shared receive queue around one (IBTA
+ * 10.2.9). Each place of the ring has its own max_sge SGEs, so that posting and taking copy and never
+ * allocate.
+ */
+#include "core/rq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ring.h"
+#include "core/nic.h"
+#include "core/qp.h"
+
+int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
+{
+	size_t places;
+
+	*rq = (struct vb_rq){.max_wr = max_wr, .max_sge = max_sge, .mask = vb_ring_mask(max_wr)};
+	if (!max_wr)
+		return 0;
+	places = (size_t)rq->mask + 1;
+	rq->ring = calloc(places, sizeof(*rq->ring));
+	rq->sges = calloc(places * VB_MAX(max_sge, 1u), sizeof(*rq->sges));
+	if (!rq->ring || !rq->sges) {
+		vb_rq_finish(rq);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < places; i++)
+		rq->ring[i].sges = rq->sges + i * max_sge;
+	return 0;
+}
+
+void vb_rq_finish(struct vb_rq *rq)
+{
+	free(rq->ring);
+	free(rq->sges);
+	*rq = (struct vb_rq){0};
+}
+
+void vb_rq_reset(struct vb_rq *rq)
+{
+	rq->head = rq->tail = 0;
+}
+
+static void copy_sges(struct vb_recv_wqe *wqe, const struct vb_sge *sges, uint32_t num_sge)
+{
+	wqe->num_sge = num_sge;
+	if (num_sge)
+		memcpy(wqe->sges, sges, num_sge * sizeof(*sges));
+}
+
+int vb_rq_post(struct vb_rq *rq, const struct vb_recv_wr *wr)
+{
+	struct vb_recv_wqe *wqe;
+	uint64_t length = 0;
+
+	if (wr->num_sge > rq->max_sge)
+		return -EINVAL;
+	for (uint32_t i = 0; i < wr->num_sge; i++)
+		length += wr->sges[i].length;
+	if (length > VB_MAX_MESSAGE)
+		return -EINVAL;
+	if (vb_rq_count(rq) >= rq->max_wr)
+		return -ENOMEM;
+	wqe = &rq->ring[rq->head & rq->mask];
+	wqe->wr_id = wr->wr_id;
+	wqe->length = (uint32_t)length;
+	copy_sges(wqe, wr->sges, wr->num_sge);
+	rq->head++;
+	return 0;
+}
+
+bool vb_rq_take(struct vb_rq *rq, struct vb_recv_wqe *out)
+{
+	const struct vb_recv_wqe *wqe;
+
+	if (rq->head == rq->tail)
+		return false;
+	wqe = &rq->ring[rq->tail & rq->mask];
+	out->wr_id = wqe->wr_id;
+	out->length = wqe->length;
+	copy_sges(out, wqe->sges, wqe->num_sge);
+	rq->tail++;
+	return true;
+}
+
+/* --- shared receive queues ---------------------------------------------------------------------- */
+
+struct vb_srq *vb_srq_create(struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge, uint32_t limit,
+			     void *user)
+{
+	struct vb_nic *nic = pd->nic;
+	struct vb_srq *srq;
+
+	max_wr = VB_MAX(max_wr, 1u);
+	max_sge = VB_MAX(max_sge, 1u);
+	if (max_wr > VB_MAX_SRQ_WR || max_sge > VB_MAX_SRQ_SGE || limit > max_wr) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (nic->srq_count >= VB_MAX_SRQ) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	srq = calloc(1, sizeof(*srq));
+	if (!srq)
+		return NULL;
+	if (vb_rq_init(&srq->rq, max_wr, max_sge) < 0) {
+		free(srq);
+		errno = ENOMEM;
+		return NULL;
+	}
+	srq->nic = nic;
+	srq->pd = pd;
+	srq->user = user;
+	srq->limit = limit;
+	vb_list_init(&srq->qps);
+	nic->srq_count++;
+	pd->users++;
+	return srq;
+}
+
+int vb_srq_destroy(struct vb_srq *srq)
+{
+	if (!srq)
+		return 0;
+	if (srq->users)
+		return -EBUSY;
+	vb_rq_finish(&srq->rq);
+	srq->nic->srq_count--;
+	srq->pd->users--;
+	free(srq);
+	return 0;
+}
+
+int vb_srq_post(struct vb_srq *srq, const struct vb_recv_wr *wr)
+{
+	return vb_rq_post(&srq->rq, wr);
+}
+
+int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit)
+{
+	if (limit > srq->rq.max_wr)
+		return -EINVAL;
+	srq->limit = limit;
+	return 0;
+}
+
+int vb_srq_resize(struct vb_srq *srq, uint32_t max_wr)
+{
+	struct vb_rq *old = &srq->rq;
+	uint32_t count = vb_rq_count(old);
+	struct vb_rq new;
+
+	if (!max_wr || max_wr > VB_MAX_SRQ_WR || max_wr < count || max_wr < srq->limit)
+		return -EINVAL;
+	if (vb_rq_init(&new, max_wr, old->max_sge) < 0)
+		return -ENOMEM;
+	while (vb_rq_take(old, &new.ring[new.head]))
+		new.head++;
+	vb_rq_finish(old);
+	*old = new;
+	return 0;
+}
+
+/* The event says once that the queue ran low; the program arms it again (IBTA 10.2.9.1). */
+static void check_limit(struct vb_srq *srq)
+{
+	if (!srq->limit || vb_rq_count(&srq->rq) >= srq->limit)
+		return;
+	srq->limit = 0;
+	vb_nic_raise(srq->nic, VB_EVENT_SRQ_LIMIT_REACHED, NULL, NULL, srq);
+}
+
+bool vb_qp_take_recv(struct vb_qp *qp)
+{
+	VB_ASSERT(!qp->resp.recv_held);
+	qp->resp.recv.sges = qp->recv_sges;
+	if (!vb_rq_take(qp->srq ? &qp->srq->rq : &qp->rq, &qp->resp.recv))
+		return false;
+	qp->resp.recv_held = true;
+	if (qp->srq)
+		check_limit(qp->srq);
+	return true;
+}
