@@ -22,15 +22,15 @@ _Noreturn void vb_assert_failed(const char *cond, const char *file, int line);
 
 #define VB_MIN(a, b)                                                                               \
 	({                                                                                         \
-		__typeof__(a) _a = (a);                                                            \
-		__typeof__(b) _b = (b);                                                            \
-		_a < _b ? _a : _b;                                                                 \
+		__typeof__(a) _min_a = (a);                                                        \
+		__typeof__(b) _min_b = (b);                                                        \
+		_min_a < _min_b ? _min_a : _min_b;                                                 \
 	})
 #define VB_MAX(a, b)                                                                               \
 	({                                                                                         \
-		__typeof__(a) _a = (a);                                                            \
-		__typeof__(b) _b = (b);                                                            \
-		_a > _b ? _a : _b;                                                                 \
+		__typeof__(a) _max_a = (a);                                                        \
+		__typeof__(b) _max_b = (b);                                                        \
+		_max_a > _max_b ? _max_a : _max_b;                                                 \
 	})
 
 #define VB_MUST_USE __attribute__((warn_unused_result))

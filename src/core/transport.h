@@ -10,17 +10,30 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "base/psn.h"
 #include "core/nic.h"
 #include "core/qp.h"
+
+#ifdef VB_CHECK
+#define VB_CHECK_ENABLED 1
+#else
+#define VB_CHECK_ENABLED 0
+#endif
 
 /* --- flush.c: errors and what they end --------------------------------------------------------- */
 
 /* vb_qp_fail_send - the oldest incomplete send request completes with status and reason, and the QP
  * enters ERR (RC) or SQE (UC, UD; IBTA 10.3.1.6). */
 void vb_qp_fail_send(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason);
-/* vb_qp_fail_recv - the receive request held by the responder, if any, completes with status; the QP
- * enters ERR; event is raised unless no_event. */
-void vb_qp_fail_recv(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason);
+/* vb_qp_fail_recv - the receive request held by the responder, if any, completes with status; event is
+ * raised; the QP enters ERR. */
+void vb_qp_fail_recv(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason,
+		     enum vb_event_type event);
+/* vb_qp_complete_recv - the held receive request completes with success. */
+void vb_qp_complete_recv(struct vb_qp *qp, enum vb_wc_opcode opcode, uint32_t byte_len,
+			 const struct vb_headers *h);
+/* vb_qp_reason - a reason about this QP and its peer; the check's values are the caller's to fill in. */
+struct vb_reason vb_qp_reason(const struct vb_qp *qp, enum vb_check check);
 /* vb_qp_flush - in ERR: every send and receive request completes with WR_FLUSH_ERR, once, in order. */
 void vb_qp_flush(struct vb_qp *qp);
 /* vb_qp_flush_sends - in SQE: the send queue only. */
@@ -38,6 +51,15 @@ bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns);
 /* vb_requester_check_drained - SQD: raises SQ_DRAINED once nothing is under way. */
 void vb_requester_check_drained(struct vb_qp *qp);
 uint64_t vb_requester_deadline(const struct vb_qp *qp);
+/* vb_requester_on_deadline - the deadline has come: the end of an RNR wait, or a timeout. */
+void vb_requester_on_deadline(struct vb_qp *qp, uint64_t now_ns);
+
+/* vb_requester_go_back - the next packet to send is the oldest unacknowledged one. */
+void vb_requester_go_back(struct vb_qp *qp);
+/* vb_read_chunk - packets of response that one READ request asks for at most; constant for a path. */
+uint32_t vb_read_chunk(const struct vb_qp *qp);
+/* vb_requester_window - the most packets that may be in flight on this path. */
+uint32_t vb_requester_window(const struct vb_qp *qp);
 
 /* --- rc_requester.c ---------------------------------------------------------------------------- */
 void vb_rc_on_response(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
@@ -68,6 +90,16 @@ bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_
 		const uint8_t *data, uint32_t length, struct vb_reason *reason);
 /* vb_place - copies so that the last bytes become visible last: programs poll on them. */
 void vb_place(uint8_t *to, const uint8_t *from, uint32_t length);
+
+/* --- nic.c --------------------------------------------------------------------------------------- */
+/* vb_nic_block - the carrier had no room for this QP's packet: it waits for vb_nic_unblock(). */
+void vb_nic_block(struct vb_nic *nic, struct vb_qp *qp);
+
+static inline void vb_qp_check_if_enabled(const struct vb_qp *qp)
+{
+	if (VB_CHECK_ENABLED)
+		vb_qp_check(qp);
+}
 
 /* --- timing.c ----------------------------------------------------------------------------------- */
 /* vb_rnr_timer_ns - IBTA table 45: the wait that an RNR NAK's timer field asks for. */

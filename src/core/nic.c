@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * nic.c - the NIC: its tables, what happens to a packet before its queue pair sees it, and the run
+ * loop that gives each ready queue pair a turn.
+ *
+ * A packet is judged in the order of IBTA 9.6: BTH, then destination QP, then P_Key and address;
+ * each refusal has its counter, and changes nothing else.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/timers.h"
+#include "core/transport.h"
+
+#define PKEY_BASE_MASK 0x7fffu
+
+struct vb_nic *vb_nic_create(const struct vb_nic_ops *ops, void *env,
+			     const struct vb_nic_config *config)
+{
+	struct vb_nic *nic = calloc(1, sizeof(*nic));
+
+	if (!nic)
+		return NULL;
+	nic->ops = *ops;
+	nic->env = env;
+	nic->config = *config;
+	vb_list_init(&nic->ready);
+	vb_list_init(&nic->blocked);
+	nic->qps = calloc(1u << VB_MAX_QP_BITS, sizeof(nic->qps[0]));
+	nic->mrs = calloc(1u << VB_MAX_MR_BITS, sizeof(nic->mrs[0]));
+	if (!nic->qps || !nic->mrs) {
+		vb_nic_destroy(nic);
+		errno = ENOMEM;
+		return NULL;
+	}
+	return nic;
+}
+
+void vb_nic_destroy(struct vb_nic *nic)
+{
+	if (!nic)
+		return;
+	VB_ASSERT(nic->qp_count == 0);
+	free(nic->qps);
+	free(nic->mrs);
+	free(nic->timers);
+	free(nic);
+}
+
+static uint32_t qp_index(const struct vb_nic *nic, uint32_t qpn)
+{
+	return qpn - nic->config.qpn_base;
+}
+
+struct vb_qp *vb_nic_find_qp(const struct vb_nic *nic, uint32_t qpn)
+{
+	uint32_t index = qp_index(nic, qpn);
+
+	return index < 1u << VB_MAX_QP_BITS ? nic->qps[index] : NULL;
+}
+
+static int grow_timers(struct vb_nic *nic)
+{
+	uint32_t room = VB_MAX(64u, nic->timer_room * 2);
+	struct vb_qp **timers;
+
+	if (nic->qp_count < nic->timer_room)
+		return 0;
+	timers = realloc(nic->timers, room * sizeof(timers[0]));
+	if (!timers)
+		return -ENOMEM;
+	nic->timers = timers;
+	nic->timer_room = room;
+	return 0;
+}
+
+int vb_nic_add_qp(struct vb_nic *nic, struct vb_qp *qp)
+{
+	uint32_t index;
+
+	if (nic->qp_count >= VB_MAX_QP || grow_timers(nic) < 0)
+		return -ENOMEM;
+	do { /* at most half of the numbers are taken: two draws on average at worst */
+		index = nic->ops.random(nic->env) & ((1u << VB_MAX_QP_BITS) - 1);
+	} while (index == 0 || nic->qps[index]);
+	nic->qps[index] = qp;
+	nic->qp_count++;
+	qp->qpn = nic->config.qpn_base + index;
+	qp->timer_index = VB_NO_TIMER;
+	vb_list_init(&qp->ready_link);
+	qp->blocked = false;
+	return 0;
+}
+
+void vb_nic_remove_qp(struct vb_nic *nic, struct vb_qp *qp)
+{
+	VB_ASSERT(vb_nic_find_qp(nic, qp->qpn) == qp);
+	nic->qps[qp_index(nic, qp->qpn)] = NULL;
+	nic->qp_count--;
+	vb_list_remove(&qp->ready_link);
+	vb_timers_remove(nic, qp);
+}
+
+void vb_nic_make_ready(struct vb_nic *nic, struct vb_qp *qp)
+{
+	if (!vb_list_is_linked(&qp->ready_link))
+		vb_list_append(&nic->ready, &qp->ready_link);
+}
+
+void vb_nic_block(struct vb_nic *nic, struct vb_qp *qp)
+{
+	vb_list_remove(&qp->ready_link);
+	vb_list_append(&nic->blocked, &qp->ready_link);
+	qp->blocked = true;
+}
+
+void vb_nic_unblock(struct vb_nic *nic)
+{
+	struct vb_list *link;
+
+	while ((link = vb_list_pop(&nic->blocked)) != NULL) {
+		struct vb_qp *qp = vb_list_entry(link, struct vb_qp, ready_link);
+
+		qp->blocked = false;
+		vb_list_append(&nic->ready, link);
+	}
+}
+
+void vb_nic_raise(struct vb_nic *nic, enum vb_event_type type, struct vb_qp *qp, struct vb_cq *cq,
+		  struct vb_srq *srq)
+{
+	const struct vb_event event = {.type = type, .qp = qp, .cq = cq, .srq = srq};
+
+	nic->ops.event(nic->env, &event);
+}
+
+/* --- packets in --------------------------------------------------------------------------------- */
+
+/* find_destination - the QP that may see this packet, or NULL with the refusal's counter counted. */
+static struct vb_qp *find_destination(struct vb_nic *nic, const struct vb_headers *h,
+				      const struct vb_rx *rx)
+{
+	struct vb_counters *c = &nic->counters;
+	struct vb_qp *qp = vb_nic_find_qp(nic, h->qpn);
+	static const enum vb_transport transport[] = {
+		[VB_QPT_RC] = VB_TRANSPORT_RC,
+		[VB_QPT_UC] = VB_TRANSPORT_UC,
+		[VB_QPT_UD] = VB_TRANSPORT_UD,
+	};
+
+	if (!qp) {
+		c->rx_unknown_qp++;
+		return NULL;
+	}
+	if (vb_opcode_transport(h->opcode) != transport[qp->type]) {
+		c->rx_wrong_transport++;
+		return NULL;
+	}
+	if (qp->state == VB_QPS_RESET || qp->state == VB_QPS_INIT || qp->state == VB_QPS_ERR) {
+		c->rx_wrong_state++;
+		return NULL;
+	}
+	if ((h->pkey & PKEY_BASE_MASK) != (VB_DEFAULT_PKEY & PKEY_BASE_MASK)) {
+		c->rx_wrong_pkey++;
+		return NULL;
+	}
+	if (qp->type != VB_QPT_UD &&
+	    memcmp(&rx->src, &qp->path.dgid, sizeof(rx->src)) != 0) {
+		c->rx_wrong_address++;
+		return NULL;
+	}
+	return qp;
+}
+
+void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
+{
+	struct vb_headers h;
+	const uint8_t *payload;
+	uint32_t bytes;
+	struct vb_qp *qp;
+	int used;
+
+	nic->now_ns = now_ns;
+	nic->counters.rx_packets++;
+	used = vb_headers_decode(&h, rx->data, rx->size);
+	if (used < 0 || h.tver != 0) {
+		nic->counters.rx_malformed++;
+		return;
+	}
+	payload = rx->data + used;
+	bytes = (uint32_t)(rx->size - (size_t)used - h.pad);
+	if ((bytes + h.pad) % 4 != 0 ||
+	    (bytes > 0 && !(vb_opcode_table[h.opcode].flags & VB_HAS_PAYLOAD))) {
+		nic->counters.rx_malformed++;
+		return;
+	}
+	qp = find_destination(nic, &h, rx);
+	if (!qp)
+		return;
+	switch (qp->type) {
+	case VB_QPT_RC:
+		if (vb_opcode_table[h.opcode].flags & VB_IS_RESPONSE)
+			vb_rc_on_response(qp, &h, payload, bytes, now_ns);
+		else
+			vb_rc_on_request(qp, &h, payload, bytes);
+		break;
+	case VB_QPT_UC:
+		vb_uc_on_request(qp, &h, payload, bytes);
+		break;
+	case VB_QPT_UD:
+		vb_ud_on_packet(qp, &h, payload, bytes, rx);
+		break;
+	}
+	vb_qp_check_if_enabled(qp);
+}
+
+/* --- time and packets out ------------------------------------------------------------------------ */
+
+static void expire_timers(struct vb_nic *nic, uint64_t now_ns)
+{
+	struct vb_qp *qp;
+
+	while ((qp = vb_timers_pop(nic, now_ns)) != NULL) {
+		if (vb_requester_deadline(qp) <= now_ns) {
+			vb_requester_on_deadline(qp, now_ns);
+			vb_nic_make_ready(nic, qp);
+		}
+		vb_nic_arm_timer(nic, qp, vb_requester_deadline(qp));
+		vb_qp_check_if_enabled(qp);
+	}
+}
+
+/* run_qp - one turn. True: it has more to send at once. */
+static bool run_qp(struct vb_qp *qp, uint64_t now_ns)
+{
+	bool more = false;
+
+	if (qp->type == VB_QPT_RC)
+		more = vb_rc_responder_run(qp);
+	if (!qp->blocked)
+		more |= vb_requester_run(qp, now_ns);
+	vb_qp_check_if_enabled(qp);
+	return more && !qp->blocked;
+}
+
+bool vb_nic_run(struct vb_nic *nic, uint64_t now_ns)
+{
+	struct vb_list *last = nic->ready.prev;
+	struct vb_list *link;
+	bool was_last = vb_list_is_empty(&nic->ready);
+
+	nic->now_ns = now_ns;
+	if (nic->timer_count > 0 && nic->timers[0]->timer_ns <= now_ns) {
+		expire_timers(nic, now_ns);
+		last = nic->ready.prev;
+		was_last = vb_list_is_empty(&nic->ready);
+	}
+	while (!was_last && (link = vb_list_pop(&nic->ready)) != NULL) {
+		struct vb_qp *qp = vb_list_entry(link, struct vb_qp, ready_link);
+
+		was_last = link == last;
+		if (run_qp(qp, now_ns))
+			vb_nic_make_ready(nic, qp);
+	}
+	return !vb_list_is_empty(&nic->ready);
+}
+
+uint64_t vb_nic_deadline(const struct vb_nic *nic)
+{
+	return nic->timer_count > 0 ? nic->timers[0]->timer_ns : VB_NEVER;
+}

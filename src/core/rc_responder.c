@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * rc_responder.c - the responder of a reliable connection (IBTA 9.7.4, 9.7.5, 9.7.8).
+ *
+ * judge() looks at a request with the expected PSN and names its verdict, in the order of the
+ * specification's checks; apply() is the only writer. A request before the expected PSN is a
+ * duplicate: a READ is answered again, an atomic from its saved result, the rest is acknowledged
+ * again. One behind it tells of a gap: one sequence NAK.
+ *
+ * Answers leave in PSN order: READ responses and atomic results from the ring `replies`, and behind
+ * them at most one acknowledgement, since a later ACK says what an earlier one said.
+ *
+ *      reply_head - 16 ... reply_next ............ reply_head
+ *         answered, kept    | to be answered |         free
+ *         for duplicates      from reply_psn on
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "core/transport.h"
+
+#define RESPONSES_PER_TURN 64u
+#define DRAIN_BEFORE_NAK 64 /* turns to send what is owed before a fatal NAK */
+
+/* --- judging -------------------------------------------------------------------------------------- */
+
+enum verdict {
+	ACCEPT,
+	RNR,		 /* no receive request: RNR NAK */
+	INVALID_REQUEST, /* NAK invalid request, the QP enters ERR */
+	ACCESS_ERROR,	 /* NAK remote access error */
+	TOO_LONG,	 /* longer than the receive buffer: NAK invalid request, the receive fails */
+};
+
+static bool is_write_first(uint16_t flags)
+{
+	return (flags & VB_IS_WRITE) && (flags & VB_IS_FIRST);
+}
+
+/* right_order - IBTA 9.7.4.1.3: FIRST or ONLY begins, MIDDLE or LAST of the same kind goes on. */
+static bool right_order(const struct vb_responder *resp, uint16_t flags)
+{
+	if (resp->message == VB_MSG_NONE)
+		return !(flags & (VB_IS_SEND | VB_IS_WRITE)) || (flags & VB_IS_FIRST);
+	if (flags & VB_IS_FIRST)
+		return false;
+	return flags & (resp->message == VB_MSG_SEND ? VB_IS_SEND : VB_IS_WRITE);
+}
+
+/* right_size - IBTA 9.7.4.1.6: only the last packet of a message may differ from the path MTU. */
+static bool right_size(const struct vb_qp *qp, uint16_t flags, uint32_t bytes)
+{
+	if (!(flags & (VB_IS_SEND | VB_IS_WRITE)))
+		return bytes == 0;
+	if (!(flags & VB_IS_LAST))
+		return bytes == qp->mtu;
+	return bytes <= qp->mtu && (bytes > 0 || (flags & VB_IS_FIRST));
+}
+
+static bool needs_recv(const struct vb_qp *qp, uint16_t flags)
+{
+	if (qp->resp.recv_held)
+		return false;
+	if (flags & VB_IS_SEND)
+		return flags & VB_IS_FIRST;
+	return (flags & VB_IS_WRITE) && (flags & VB_HAS_IMM);
+}
+
+static uint32_t right_needed(const struct vb_headers *h, uint16_t flags)
+{
+	if (flags & VB_IS_WRITE)
+		return VB_ACCESS_REMOTE_WRITE;
+	if (flags & VB_HAS_ATOMIC)
+		return VB_ACCESS_REMOTE_ATOMIC;
+	return vb_opcode_operation(h->opcode) == VB_OP_READ_REQUEST ? VB_ACCESS_REMOTE_READ : 0;
+}
+
+static enum verdict refuse(struct vb_reason *reason, enum verdict verdict, enum vb_check check,
+			   uint64_t a, uint64_t b, uint64_t c)
+{
+	reason->check = check;
+	reason->value[0] = a;
+	reason->value[1] = b;
+	reason->value[2] = c;
+	return verdict;
+}
+
+static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers *h, uint16_t flags,
+				uint32_t bytes, struct vb_reason *reason)
+{
+	const struct vb_responder *resp = &qp->resp;
+	const bool first = is_write_first(flags);
+	const uint32_t left = first ? h->reth.length : resp->write_left;
+	const uint32_t rkey = first ? h->reth.rkey : resp->rkey;
+	const uint64_t va = first ? h->reth.va : resp->va;
+	const struct vb_reason about = *reason;
+
+	if (left > VB_MAX_MESSAGE || bytes > left || ((flags & VB_IS_LAST) && bytes != left))
+		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_LENGTH, bytes, left, qp->mtu);
+	/* The first packet is checked for the whole message, the others for themselves: the region may
+	 * go away in the middle. */
+	if (!vb_mr_remote(qp->nic, qp->pd, rkey, va, first ? left : bytes, VB_ACCESS_REMOTE_WRITE,
+			  reason)) {
+		reason->qpn = about.qpn;
+		reason->peer_qpn = about.peer_qpn;
+		reason->peer = about.peer;
+		return ACCESS_ERROR;
+	}
+	return ACCEPT;
+}
+
+static enum verdict judge_read_or_atomic(const struct vb_qp *qp, const struct vb_headers *h,
+					 bool atomic, struct vb_reason *reason)
+{
+	const struct vb_responder *resp = &qp->resp;
+	const uint32_t waiting = resp->reply_head - resp->reply_next;
+	const uint32_t limit = qp->attr.max_dest_rd_atomic;
+	const struct vb_reason about = *reason;
+	const uint8_t *memory;
+
+	if (waiting >= limit)
+		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_RD_ATOMIC, waiting, limit, 0);
+	if (atomic && h->atomic.va % 8 != 0)
+		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_ATOMIC_ALIGNED, h->atomic.va, 0,
+			      0);
+	if (!atomic && h->reth.length > VB_MAX_MESSAGE)
+		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_LENGTH, h->reth.length,
+			      VB_MAX_MESSAGE, qp->mtu);
+	memory = atomic ? vb_mr_remote(qp->nic, qp->pd, h->atomic.rkey, h->atomic.va, 8,
+				       VB_ACCESS_REMOTE_ATOMIC, reason)
+			: vb_mr_remote(qp->nic, qp->pd, h->reth.rkey, h->reth.va, h->reth.length,
+				       VB_ACCESS_REMOTE_READ, reason);
+	/* An atomic works on an aligned word of the machine, whatever its remote address looks like. */
+	if (memory && atomic && (uintptr_t)memory % 8 != 0)
+		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_ATOMIC_ALIGNED,
+			      (uintptr_t)memory, 0, 0);
+	if (memory)
+		return ACCEPT;
+	reason->qpn = about.qpn;
+	reason->peer_qpn = about.peer_qpn;
+	reason->peer = about.peer;
+	return ACCESS_ERROR;
+}
+
+/* judge - what becomes of a request with the expected PSN. Takes a receive request when the packet
+ * needs one (that is why qp is not const); changes nothing else. */
+static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, uint32_t bytes,
+			  struct vb_reason *reason)
+{
+	const uint16_t flags = vb_opcode_table[h->opcode].flags;
+	const uint32_t right = right_needed(h, flags);
+
+	if (!right_order(&qp->resp, flags) || (flags & VB_HAS_IETH))
+		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_OPCODE_ORDER, h->opcode,
+			      qp->resp.last_opcode, 0);
+	if (!right_size(qp, flags, bytes))
+		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_LENGTH, bytes, qp->mtu,
+			      qp->mtu);
+	if (right & ~qp->attr.access_flags)
+		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_NOT_ENABLED, h->opcode,
+			      qp->attr.access_flags, 0);
+	if (needs_recv(qp, flags) && !vb_qp_take_recv(qp))
+		return RNR;
+	if (flags & VB_IS_SEND) {
+		if (qp->resp.received + bytes > qp->resp.recv.length)
+			return refuse(reason, TOO_LONG, VB_CHECK_RECV_TOO_SHORT,
+				      qp->resp.received + bytes, qp->resp.recv.length, 0);
+		return ACCEPT;
+	}
+	if (flags & VB_IS_WRITE)
+		return judge_write(qp, h, flags, bytes, reason);
+	return judge_read_or_atomic(qp, h, flags & VB_HAS_ATOMIC, reason);
+}
+
+/* --- acknowledging -------------------------------------------------------------------------------- */
+
+static void acknowledge(struct vb_qp *qp, uint8_t syndrome, uint32_t psn)
+{
+	struct vb_responder *resp = &qp->resp;
+
+	/* A NAK that has not left says more than an ACK of what came before it. */
+	if (resp->ack_pending && vb_aeth_kind(resp->ack_syndrome) != VB_AETH_ACK &&
+	    vb_psn_before(psn, resp->ack_psn))
+		return;
+	resp->ack_pending = true;
+	resp->ack_syndrome = syndrome;
+	resp->ack_psn = psn;
+	vb_nic_make_ready(qp->nic, qp);
+}
+
+static void nak(struct vb_qp *qp, enum vb_nak_code code)
+{
+	qp->nic->counters.tx_naks++;
+	acknowledge(qp, vb_aeth_syndrome(VB_AETH_NAK, code), qp->resp.epsn);
+}
+
+/* nak_and_fail - tells the peer, then enters ERR: from there nothing is sent any more, so that what is
+ * owed leaves first, as far as the carrier takes it. */
+static void nak_and_fail(struct vb_qp *qp, enum vb_nak_code code, enum vb_status recv_status,
+			 const struct vb_reason *reason)
+{
+	nak(qp, code);
+	for (int turn = 0; turn < DRAIN_BEFORE_NAK && vb_rc_responder_run(qp); turn++)
+		;
+	vb_qp_fail_recv(qp, recv_status, reason,
+			code == VB_NAK_REMOTE_ACCESS ? VB_EVENT_QP_ACCESS_ERR
+						     : VB_EVENT_QP_REQ_ERR);
+}
+
+/* --- applying ------------------------------------------------------------------------------------- */
+
+static void advance(struct vb_qp *qp, const struct vb_headers *h, uint32_t psns)
+{
+	struct vb_responder *resp = &qp->resp;
+
+	resp->epsn = vb_psn_add(resp->epsn, psns);
+	resp->last_opcode = h->opcode;
+	resp->seq_nak_sent = false;
+}
+
+static void end_message(struct vb_qp *qp)
+{
+	qp->resp.message = VB_MSG_NONE;
+	qp->resp.received = 0;
+	qp->resp.msn = (qp->resp.msn + 1) & VB_PSN_MASK;
+}
+
+/* apply_send - False: a local SGE was refused; reason holds why. */
+static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint16_t flags,
+		       const uint8_t *payload, uint32_t bytes, struct vb_reason *reason)
+{
+	struct vb_responder *resp = &qp->resp;
+
+	if (!vb_scatter(qp, resp->recv.sges, resp->recv.num_sge, resp->received, payload, bytes,
+			reason))
+		return false;
+	resp->message = VB_MSG_SEND;
+	resp->received += bytes;
+	advance(qp, h, 1);
+	if (flags & VB_IS_LAST) {
+		const uint32_t total = resp->received;
+
+		end_message(qp);
+		vb_qp_complete_recv(qp, VB_WC_RECV, total, h);
+	}
+	return true;
+}
+
+static void apply_write(struct vb_qp *qp, const struct vb_headers *h, uint16_t flags,
+			const uint8_t *payload, uint32_t bytes)
+{
+	struct vb_responder *resp = &qp->resp;
+	struct vb_reason reason;
+	uint8_t *to;
+
+	if (flags & VB_IS_FIRST) {
+		resp->message = VB_MSG_WRITE;
+		resp->va = h->reth.va;
+		resp->rkey = h->reth.rkey;
+		resp->write_left = resp->write_total = h->reth.length;
+	}
+	to = vb_mr_remote(qp->nic, qp->pd, resp->rkey, resp->va, bytes, VB_ACCESS_REMOTE_WRITE,
+			  &reason);
+	VB_ASSERT(to); /* judged a moment ago */
+	if (bytes > 0)
+		vb_place(to, payload, bytes);
+	resp->va += bytes;
+	resp->write_left -= bytes;
+	advance(qp, h, 1);
+	if (flags & VB_IS_LAST) {
+		end_message(qp);
+		if (flags & VB_HAS_IMM)
+			vb_qp_complete_recv(qp, VB_WC_RECV_RDMA_WITH_IMM, resp->write_total, h);
+	}
+}
+
+static struct vb_reply *add_reply(struct vb_qp *qp, const struct vb_headers *h, uint32_t packets)
+{
+	struct vb_responder *resp = &qp->resp;
+	struct vb_reply *reply = &resp->replies[resp->reply_head % VB_MAX_RD_ATOMIC];
+
+	if (resp->reply_next == resp->reply_head) {
+		resp->reply_psn = h->psn;
+		resp->reply_first_psn = h->psn;
+	}
+	resp->reply_head++;
+	resp->msn = (resp->msn + 1) & VB_PSN_MASK;
+	*reply = (struct vb_reply){
+		.psn = h->psn,
+		.packets = packets,
+		.msn = resp->msn,
+		.operation = (uint8_t)vb_opcode_operation(h->opcode),
+	};
+	advance(qp, h, packets);
+	vb_nic_make_ready(qp->nic, qp);
+	return reply;
+}
+
+static void apply_read(struct vb_qp *qp, const struct vb_headers *h)
+{
+	const uint32_t length = h->reth.length;
+	struct vb_reply *reply = add_reply(qp, h, length ? (length - 1) / qp->mtu + 1 : 1);
+
+	reply->va = h->reth.va;
+	reply->rkey = h->reth.rkey;
+	reply->length = length;
+}
+
+static void apply_atomic(struct vb_qp *qp, const struct vb_headers *h)
+{
+	struct vb_reason reason;
+	uint64_t *word = (uint64_t *)(void *)vb_mr_remote(qp->nic, qp->pd, h->atomic.rkey,
+							  h->atomic.va, 8, VB_ACCESS_REMOTE_ATOMIC,
+							  &reason);
+	uint64_t before = h->atomic.compare;
+
+	VB_ASSERT(word);
+	if (vb_opcode_operation(h->opcode) == VB_OP_FETCH_ADD)
+		before = __atomic_fetch_add(word, h->atomic.swap_add, __ATOMIC_SEQ_CST);
+	else /* on a mismatch the builtin leaves the word's value in before */
+		__atomic_compare_exchange_n(word, &before, h->atomic.swap_add, false,
+					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	add_reply(qp, h, 1)->result = before;
+}
+
+static void apply(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
+		  uint32_t bytes, struct vb_reason *reason)
+{
+	const uint16_t flags = vb_opcode_table[h->opcode].flags;
+
+	if (flags & VB_IS_SEND) {
+		if (!apply_send(qp, h, flags, payload, bytes, reason)) {
+			nak_and_fail(qp, VB_NAK_REMOTE_OPERATIONAL, VB_WC_LOC_PROT_ERR, reason);
+			return;
+		}
+	} else if (flags & VB_IS_WRITE) {
+		apply_write(qp, h, flags, payload, bytes);
+	} else if (flags & VB_HAS_ATOMIC) {
+		apply_atomic(qp, h);
+		return;
+	} else {
+		apply_read(qp, h);
+		return;
+	}
+	if (h->ack_req && qp->state != VB_QPS_ERR)
+		acknowledge(qp, VB_AETH_ACK_NO_CREDIT, h->psn);
+}
+
+/* --- duplicates ----------------------------------------------------------------------------------- */
+
+/* find_reply - which kept answer holds the PSN; its counter, or reply_head when none. */
+static uint32_t find_reply(const struct vb_responder *resp, uint32_t psn)
+{
+	for (uint32_t i = 1; i <= VB_MAX_RD_ATOMIC; i++) {
+		const struct vb_reply *reply = &resp->replies[(resp->reply_head - i) % VB_MAX_RD_ATOMIC];
+
+		if (((psn - reply->psn) & VB_PSN_MASK) < reply->packets)
+			return resp->reply_head - i;
+	}
+	return resp->reply_head;
+}
+
+/* answer_again - rewinds the answers to this PSN, unless it is still to be answered anyway. */
+static void answer_again(struct vb_qp *qp, const struct vb_headers *h)
+{
+	struct vb_responder *resp = &qp->resp;
+	const uint32_t found = find_reply(resp, h->psn);
+	const struct vb_reply *reply = &resp->replies[found % VB_MAX_RD_ATOMIC];
+
+	if (found == resp->reply_head || reply->operation != vb_opcode_operation(h->opcode))
+		return;
+	if ((int32_t)(found - resp->reply_next) > 0)
+		return;
+	if (found == resp->reply_next && !vb_psn_before(h->psn, resp->reply_psn))
+		return;
+	resp->reply_next = found;
+	resp->reply_psn = h->psn;
+	resp->reply_first_psn = h->psn;
+	vb_nic_make_ready(qp->nic, qp);
+}
+
+static void on_duplicate(struct vb_qp *qp, const struct vb_headers *h)
+{
+	const uint16_t flags = vb_opcode_table[h->opcode].flags;
+
+	qp->nic->counters.rx_duplicate++;
+	if (flags & (VB_IS_SEND | VB_IS_WRITE))
+		acknowledge(qp, VB_AETH_ACK_NO_CREDIT, vb_psn_add(qp->resp.epsn, VB_PSN_MASK));
+	else
+		answer_again(qp, h);
+}
+
+/* --- a request arrives ---------------------------------------------------------------------------- */
+
+void vb_responder_start(struct vb_qp *qp)
+{
+	struct vb_sge *sges = qp->resp.recv.sges;
+
+	qp->resp = (struct vb_responder){
+		.epsn = qp->attr.rq_psn & VB_PSN_MASK,
+		/* Not 0: find_reply() may look back a whole ring from the start (of unused entries). */
+		.reply_head = VB_MAX_RD_ATOMIC,
+		.reply_next = VB_MAX_RD_ATOMIC,
+	};
+	qp->resp.recv.sges = sges;
+}
+
+static void raise_comm_est(struct vb_qp *qp)
+{
+	if (qp->state != VB_QPS_RTR || qp->resp.comm_est)
+		return;
+	qp->resp.comm_est = true;
+	vb_nic_raise(qp->nic, VB_EVENT_COMM_EST, qp, NULL, NULL);
+}
+
+void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
+		      uint32_t bytes)
+{
+	struct vb_responder *resp = &qp->resp;
+	const int32_t ahead = vb_psn_diff(h->psn, resp->epsn);
+	struct vb_reason reason = vb_qp_reason(qp, VB_CHECK_NONE);
+
+	raise_comm_est(qp);
+	if (ahead < 0) {
+		on_duplicate(qp, h);
+		return;
+	}
+	if (ahead > 0) {
+		qp->nic->counters.rx_out_of_sequence++;
+		if (!resp->seq_nak_sent)
+			nak(qp, VB_NAK_PSN_SEQUENCE);
+		resp->seq_nak_sent = true;
+		return;
+	}
+	switch (judge(qp, h, bytes, &reason)) {
+	case ACCEPT:
+		apply(qp, h, payload, bytes, &reason);
+		break;
+	case RNR:
+		qp->nic->counters.tx_rnr_naks++;
+		acknowledge(qp, vb_aeth_syndrome(VB_AETH_RNR_NAK, qp->attr.min_rnr_timer),
+			    resp->epsn);
+		resp->seq_nak_sent = true; /* what follows in flight is dropped in silence */
+		break;
+	case INVALID_REQUEST:
+		nak_and_fail(qp, VB_NAK_INVALID_REQUEST, VB_WC_WR_FLUSH_ERR, &reason);
+		break;
+	case ACCESS_ERROR:
+		nak_and_fail(qp, VB_NAK_REMOTE_ACCESS, VB_WC_WR_FLUSH_ERR, &reason);
+		break;
+	case TOO_LONG:
+		nak_and_fail(qp, VB_NAK_INVALID_REQUEST, VB_WC_LOC_LEN_ERR, &reason);
+		break;
+	}
+}
+
+/* --- answers out ---------------------------------------------------------------------------------- */
+
+static int send_answer(struct vb_qp *qp, struct vb_headers *h, const struct iovec *payload,
+		       uint32_t bytes)
+{
+	const struct vb_tx tx = {
+		.headers = h,
+		.payload = payload,
+		.payload_parts = bytes > 0,
+		.payload_bytes = bytes,
+	};
+	int r;
+
+	h->pkey = VB_DEFAULT_PKEY;
+	h->qpn = qp->attr.dest_qpn;
+	h->pad = (uint8_t)(-bytes & 3);
+	r = qp->nic->ops.tx(qp->nic->env, &qp->path, &tx);
+	if (r == -EAGAIN)
+		vb_nic_block(qp->nic, qp);
+	else if (r < 0)
+		qp->nic->counters.tx_dropped++;
+	else
+		qp->nic->counters.tx_packets++;
+	return r;
+}
+
+static void next_reply(struct vb_responder *resp)
+{
+	const struct vb_reply *reply;
+
+	resp->reply_next++;
+	reply = &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC];
+	resp->reply_psn = reply->psn;
+	resp->reply_first_psn = reply->psn;
+}
+
+static bool send_atomic_result(struct vb_qp *qp, const struct vb_reply *reply)
+{
+	struct vb_headers h = {
+		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_ATOMIC_ACK),
+		.psn = reply->psn,
+		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = reply->msn},
+		.atomic_ack = reply->result,
+	};
+
+	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
+}
+
+static enum vb_operation read_operation(bool first, bool last)
+{
+	if (first)
+		return last ? VB_OP_READ_RESPONSE_ONLY : VB_OP_READ_RESPONSE_FIRST;
+	return last ? VB_OP_READ_RESPONSE_LAST : VB_OP_READ_RESPONSE_MIDDLE;
+}
+
+/* fail_read - the region went away while its READ was being answered. */
+static void fail_read(struct vb_qp *qp, struct vb_reason *reason)
+{
+	const struct vb_reason about = vb_qp_reason(qp, reason->check);
+	struct vb_headers h = {
+		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_ACK),
+		.psn = qp->resp.reply_psn,
+		.aeth = {.syndrome = vb_aeth_syndrome(VB_AETH_NAK, VB_NAK_REMOTE_ACCESS),
+			 .msn = qp->resp.msn},
+	};
+
+	reason->qpn = about.qpn;
+	reason->peer_qpn = about.peer_qpn;
+	reason->peer = about.peer;
+	qp->nic->counters.tx_naks++;
+	send_answer(qp, &h, NULL, 0);
+	vb_qp_fail_recv(qp, VB_WC_WR_FLUSH_ERR, reason, VB_EVENT_QP_ACCESS_ERR);
+}
+
+/* send_read_response - one packet of the answer. False: it could not go (no room, or the QP failed). */
+static bool send_read_response(struct vb_qp *qp, const struct vb_reply *reply)
+{
+	struct vb_responder *resp = &qp->resp;
+	const uint32_t index = (resp->reply_psn - reply->psn) & VB_PSN_MASK;
+	const bool last = index == reply->packets - 1;
+	const uint32_t offset = index * qp->mtu;
+	const uint32_t bytes = last ? reply->length - offset : qp->mtu;
+	struct vb_reason reason = {0};
+	uint8_t *from = vb_mr_remote(qp->nic, qp->pd, reply->rkey, reply->va + offset, bytes,
+				     VB_ACCESS_REMOTE_READ, &reason);
+	const struct iovec iov = {from, bytes};
+	struct vb_headers h = {
+		.opcode = vb_opcode(VB_TRANSPORT_RC,
+				    read_operation(resp->reply_psn == resp->reply_first_psn, last)),
+		.psn = resp->reply_psn,
+		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = reply->msn},
+	};
+
+	if (!from) {
+		fail_read(qp, &reason);
+		return false;
+	}
+	if (send_answer(qp, &h, &iov, bytes) == -EAGAIN)
+		return false;
+	resp->reply_psn = vb_psn_add(resp->reply_psn, 1);
+	return true;
+}
+
+static void send_acknowledgement(struct vb_qp *qp)
+{
+	struct vb_responder *resp = &qp->resp;
+	struct vb_headers h = {
+		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_ACK),
+		.psn = resp->ack_psn,
+		.aeth = {.syndrome = resp->ack_syndrome, .msn = resp->msn},
+	};
+
+	if (send_answer(qp, &h, NULL, 0) != -EAGAIN)
+		resp->ack_pending = false;
+}
+
+bool vb_rc_responder_run(struct vb_qp *qp)
+{
+	struct vb_responder *resp = &qp->resp;
+	uint32_t budget = RESPONSES_PER_TURN;
+
+	if (qp->blocked || qp->state == VB_QPS_ERR)
+		return false;
+	while (resp->reply_next != resp->reply_head && budget-- > 0) {
+		const struct vb_reply *reply = &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC];
+
+		if (reply->operation == VB_OP_READ_REQUEST) {
+			if (!send_read_response(qp, reply))
+				return false;
+			if (resp->reply_psn == vb_psn_add(reply->psn, reply->packets))
+				next_reply(resp);
+		} else {
+			if (!send_atomic_result(qp, reply))
+				return false;
+			next_reply(resp);
+		}
+	}
+	if (resp->reply_next != resp->reply_head)
+		return true;
+	if (resp->ack_pending)
+		send_acknowledgement(qp);
+	return false;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * requester.c - from send requests to packets, for RC, UC and UD.
+ *
+ *            una_psn          nxt_psn           end_psn
+ *      answered | sent, unanswered | to be repeated | never sent
+ *
+ * A packet is a pure function of (request, PSN). Repeating after a NAK, an RNR NAK or a timeout is
+ * one act: nxt_psn goes back to una_psn and sq_next to sq_una (vb_requester_go_back). PSNs are
+ * assigned to a request when its first packet is about to go, at end_psn: requests that need no
+ * packets (a copy by the initiator itself, `direct`) take none.
+ *
+ * A request that fails locally, or that `direct` carries out, waits until everything before it has
+ * completed: completions keep their order, and a WRITE never overtakes a SEND.
+ */
+#include <errno.h>
+
+#include "core/transport.h"
+
+#define PACKETS_PER_TURN 64u	       /* one QP's share of a run, then the next QP */
+#define WINDOW_WITHOUT_BOUND 1024u     /* packets in flight where the path names no window */
+#define WINDOW_MIN 4u
+#define WINDOW_MAX 65536u	       /* far below 2^23, where PSN order would be lost */
+#define DIRECT_PIECE (1u << 20)	       /* bytes of one direct copy */
+
+/* What became of an attempt to send a packet. */
+enum outcome {
+	SENT,	  /* go on */
+	WAIT,	  /* an answer, a timer or the carrier makes the QP ready again */
+	FAILED,	  /* the QP has left its state */
+};
+
+uint32_t vb_requester_window(const struct vb_qp *qp)
+{
+	uint32_t packets = qp->path.window ? qp->path.window / qp->mtu : WINDOW_WITHOUT_BOUND;
+
+	return VB_MAX(WINDOW_MIN, VB_MIN(packets, WINDOW_MAX));
+}
+
+uint32_t vb_read_chunk(const struct vb_qp *qp)
+{
+	uint32_t requests = VB_MAX(1u, VB_MIN(qp->attr.max_rd_atomic, 4u));
+
+	return VB_MAX(1u, vb_requester_window(qp) / requests);
+}
+
+void vb_requester_start(struct vb_qp *qp)
+{
+	const uint32_t psn = qp->attr.sq_psn & VB_PSN_MASK;
+
+	VB_ASSERT(qp->sq_una == qp->sq_head);
+	qp->req = (struct vb_requester){
+		.una_psn = psn,
+		.nxt_psn = psn,
+		.end_psn = psn,
+		.sq_assigned = qp->sq_head,
+		.retries_left = qp->attr.retry_cnt,
+		.rnr_left = qp->attr.rnr_retry,
+	};
+	qp->req.cwnd = qp->type == VB_QPT_UD ? WINDOW_MAX : vb_requester_window(qp);
+}
+
+void vb_requester_go_back(struct vb_qp *qp)
+{
+	qp->req.nxt_psn = qp->req.una_psn;
+	qp->sq_next = qp->sq_una;
+	qp->req.rd_outstanding = 0;
+	qp->req.since_ack_req = 0;
+}
+
+uint64_t vb_requester_deadline(const struct vb_qp *qp)
+{
+	if (qp->req.rnr_until_ns)
+		return qp->req.rnr_until_ns;
+	return qp->req.ack_deadline_ns ? qp->req.ack_deadline_ns : VB_NEVER;
+}
+
+void vb_requester_on_deadline(struct vb_qp *qp, uint64_t now_ns)
+{
+	if (qp->req.rnr_until_ns)
+		qp->req.rnr_until_ns = 0;
+	else
+		vb_rc_on_timeout(qp, now_ns);
+}
+
+void vb_requester_check_drained(struct vb_qp *qp)
+{
+	if (qp->state != VB_QPS_SQD || qp->sqd_notified || qp->sq_una != qp->req.sq_assigned)
+		return;
+	if (qp->sq_una != qp->sq_head && vb_qp_wqe(qp, qp->sq_una)->moved)
+		return;
+	qp->sqd_notified = true;
+	qp->attr.sq_draining = false;
+	if (qp->attr.en_sqd_async_notify)
+		vb_nic_raise(qp->nic, VB_EVENT_SQ_DRAINED, qp, NULL, NULL);
+}
+
+/* --- one request --------------------------------------------------------------------------------- */
+
+static bool is_atomic(const struct vb_send_wqe *w)
+{
+	return w->opcode == VB_WR_ATOMIC_CMP_AND_SWP || w->opcode == VB_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+static bool is_read(const struct vb_send_wqe *w)
+{
+	return w->opcode == VB_WR_RDMA_READ;
+}
+
+/* local_iovec - the request's local bytes [offset, offset + length). -1: refused, see reason. */
+static int local_iovec(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t offset,
+		       uint32_t length, struct iovec *out, struct vb_reason *reason)
+{
+	if (w->flags & VB_SEND_INLINE) {
+		out[0] = (struct iovec){w->inline_data + offset, length};
+		return length > 0;
+	}
+	return vb_gather(qp, w->sges, w->num_sge, offset, length,
+			 is_read(w) || is_atomic(w) ? VB_ACCESS_LOCAL_WRITE : 0, out, reason);
+}
+
+/* fail_locally - the request at sq_next can't be sent: it fails once it is the oldest. */
+static enum outcome fail_locally(struct vb_qp *qp, struct vb_send_wqe *w, enum vb_status status,
+				 const struct vb_reason *reason)
+{
+	w->status_known = true;
+	w->status = (uint8_t)status;
+	if (qp->reason.check == VB_CHECK_NONE)
+		qp->reason = *reason;
+	if (qp->sq_una != qp->sq_next)
+		return WAIT;
+	vb_qp_fail_send(qp, status, &qp->reason);
+	return FAILED;
+}
+
+static enum outcome fail_known(struct vb_qp *qp, struct vb_send_wqe *w)
+{
+	struct vb_reason reason = vb_qp_reason(qp, VB_CHECK_MESSAGE_TOO_LONG);
+
+	reason.value[0] = w->length;
+	reason.value[1] = qp->type == VB_QPT_UD ? VB_MAX_PATH_MTU : VB_MAX_MESSAGE;
+	return fail_locally(qp, w, (enum vb_status)w->status, &reason);
+}
+
+static bool may_go_direct(const struct vb_qp *qp, const struct vb_send_wqe *w)
+{
+	return qp->path.direct && qp->nic->ops.direct && !w->by_packets && w->length > 0 &&
+	       (w->opcode == VB_WR_RDMA_WRITE || is_read(w));
+}
+
+/* move_directly - one piece of the copy. SENT: the request is complete, or has become one of packets. */
+static enum outcome move_directly(struct vb_qp *qp, struct vb_send_wqe *w, uint32_t *budget)
+{
+	struct vb_nic *nic = qp->nic;
+	struct iovec iov[VB_MAX_SGE];
+	struct vb_reason reason = {0};
+	uint32_t piece = VB_MIN(w->length - w->moved, DIRECT_PIECE);
+	ssize_t moved;
+	int parts;
+
+	if (qp->sq_una != qp->sq_next)
+		return WAIT;
+	parts = local_iovec(qp, w, w->moved, piece, iov, &reason);
+	if (parts < 0)
+		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
+	moved = nic->ops.direct(nic->env, qp, is_read(w) ? VB_DIRECT_READ : VB_DIRECT_WRITE, w->rkey,
+				w->remote_addr + w->moved, iov, parts, piece);
+	if (moved <= 0) {
+		nic->counters.direct_refused++;
+		w->by_packets = true;
+		w->moved = 0;
+		return SENT;
+	}
+	VB_ASSERT((uint64_t)moved <= piece);
+	nic->counters.direct_bytes += (uint64_t)moved;
+	w->moved += (uint32_t)moved;
+	*budget -= VB_MIN(*budget, 1 + (uint32_t)moved / (DIRECT_PIECE / 16));
+	if (w->moved == w->length)
+		vb_qp_complete_send(qp, VB_WC_SUCCESS, NULL);
+	return SENT;
+}
+
+/* begin - the request at sq_next gets its PSNs. WAIT: not yet. */
+static enum outcome begin(struct vb_qp *qp, struct vb_send_wqe *w)
+{
+	struct iovec iov[VB_MAX_SGE];
+	struct vb_reason reason = {0};
+
+	if ((w->flags & VB_SEND_FENCE) && qp->req.rd_outstanding > 0)
+		return WAIT;
+	if (w->num_sge > 0 && local_iovec(qp, w, 0, w->length, iov, &reason) < 0)
+		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
+	w->psn = qp->req.end_psn;
+	w->packets = is_atomic(w) || w->length == 0 ? 1 : (w->length - 1) / qp->mtu + 1;
+	qp->req.sq_assigned++;
+	return SENT;
+}
+
+/* --- one packet ---------------------------------------------------------------------------------- */
+
+static enum vb_operation send_or_write(const struct vb_send_wqe *w, bool first, bool last)
+{
+	const bool write = w->opcode == VB_WR_RDMA_WRITE || w->opcode == VB_WR_RDMA_WRITE_WITH_IMM;
+	const bool imm = w->opcode == VB_WR_SEND_WITH_IMM || w->opcode == VB_WR_RDMA_WRITE_WITH_IMM;
+
+	if (first && last) {
+		if (write)
+			return imm ? VB_OP_WRITE_ONLY_IMM : VB_OP_WRITE_ONLY;
+		return imm ? VB_OP_SEND_ONLY_IMM : VB_OP_SEND_ONLY;
+	}
+	if (first)
+		return write ? VB_OP_WRITE_FIRST : VB_OP_SEND_FIRST;
+	if (!last)
+		return write ? VB_OP_WRITE_MIDDLE : VB_OP_SEND_MIDDLE;
+	if (write)
+		return imm ? VB_OP_WRITE_LAST_IMM : VB_OP_WRITE_LAST;
+	return imm ? VB_OP_SEND_LAST_IMM : VB_OP_SEND_LAST;
+}
+
+static enum vb_transport transport_of(const struct vb_qp *qp)
+{
+	switch (qp->type) {
+	case VB_QPT_RC:
+		return VB_TRANSPORT_RC;
+	case VB_QPT_UC:
+		return VB_TRANSPORT_UC;
+	case VB_QPT_UD:
+		return VB_TRANSPORT_UD;
+	}
+	__builtin_unreachable();
+}
+
+/* A packet about to go: its headers and the message bytes it carries. */
+struct outgoing {
+	struct vb_headers h;
+	uint32_t offset, bytes;	/* payload */
+	uint32_t psns;		/* how far it moves nxt_psn */
+};
+
+static void build_read(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t index,
+		       struct outgoing *out)
+{
+	uint32_t chunk = vb_read_chunk(qp);
+	uint32_t end = VB_MIN(w->packets, (index / chunk + 1) * chunk);
+	uint64_t from = (uint64_t)index * qp->mtu;
+	uint64_t until = VB_MIN((uint64_t)end * qp->mtu, (uint64_t)w->length);
+
+	out->h.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_READ_REQUEST);
+	out->h.ack_req = true;
+	out->h.reth.va = w->remote_addr + from;
+	out->h.reth.rkey = w->rkey;
+	out->h.reth.length = (uint32_t)(until - from);
+	out->psns = end - index;
+}
+
+static void build_atomic(const struct vb_send_wqe *w, struct outgoing *out)
+{
+	const bool swap = w->opcode == VB_WR_ATOMIC_CMP_AND_SWP;
+
+	out->h.opcode = vb_opcode(VB_TRANSPORT_RC, swap ? VB_OP_CMP_SWP : VB_OP_FETCH_ADD);
+	out->h.ack_req = true;
+	out->h.atomic.va = w->remote_addr;
+	out->h.atomic.rkey = w->rkey;
+	out->h.atomic.swap_add = swap ? w->swap : w->compare_add;
+	out->h.atomic.compare = swap ? w->compare_add : 0;
+}
+
+static void build_send_or_write(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t index,
+				struct outgoing *out)
+{
+	const bool last = index == w->packets - 1;
+
+	out->offset = index * qp->mtu;
+	out->bytes = last ? w->length - out->offset : qp->mtu;
+	out->h.opcode = vb_opcode(transport_of(qp), send_or_write(w, index == 0, last));
+	out->h.solicited = last && (w->flags & VB_SEND_SOLICITED);
+	out->h.pad = (uint8_t)(-out->bytes & 3);
+	out->h.imm = w->imm;
+	out->h.reth.va = w->remote_addr;
+	out->h.reth.rkey = w->rkey;
+	out->h.reth.length = w->length;
+	if (qp->type == VB_QPT_RC)
+		out->h.ack_req = last || qp->req.since_ack_req + 1 >= qp->req.cwnd / 4;
+	if (qp->type == VB_QPT_UD) {
+		/* IBTA 10.2.5: a Q_Key with its top bit set stands for the QP's own. */
+		out->h.deth.qkey = w->remote_qkey & 0x80000000u ? qp->attr.qkey : w->remote_qkey;
+		out->h.deth.src_qpn = qp->qpn;
+	}
+}
+
+/* build - the packet with this PSN of this request, as a pure function of both (but for AckReq). */
+static void build(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t psn,
+		  struct outgoing *out)
+{
+	uint32_t index = (psn - w->psn) & VB_PSN_MASK;
+
+	*out = (struct outgoing){.psns = 1};
+	out->h.pkey = VB_DEFAULT_PKEY;
+	out->h.qpn = qp->type == VB_QPT_UD ? w->remote_qpn : qp->attr.dest_qpn;
+	out->h.psn = psn;
+	if (is_read(w))
+		build_read(qp, w, index, out);
+	else if (is_atomic(w))
+		build_atomic(w, out);
+	else
+		build_send_or_write(qp, w, index, out);
+}
+
+static bool window_is_open(const struct vb_qp *qp, const struct vb_send_wqe *w,
+			   const struct outgoing *out)
+{
+	const struct vb_requester *req = &qp->req;
+	uint32_t in_flight = (req->nxt_psn - req->una_psn) & VB_PSN_MASK;
+
+	if (qp->type != VB_QPT_RC)
+		return true;
+	if ((is_read(w) || is_atomic(w)) && req->rd_outstanding >= qp->attr.max_rd_atomic)
+		return false;
+	return in_flight == 0 || in_flight + out->psns <= req->cwnd;
+}
+
+static void note_sent(struct vb_qp *qp, const struct vb_send_wqe *w, const struct outgoing *out,
+		      uint64_t now_ns)
+{
+	struct vb_requester *req = &qp->req;
+
+	req->nxt_psn = vb_psn_add(req->nxt_psn, out->psns);
+	if (vb_psn_before(req->end_psn, req->nxt_psn))
+		req->end_psn = req->nxt_psn;
+	req->since_ack_req = out->h.ack_req ? 0 : req->since_ack_req + 1;
+	if (is_read(w) || is_atomic(w))
+		req->rd_outstanding++;
+	if (req->nxt_psn == vb_psn_add(w->psn, w->packets))
+		qp->sq_next++;
+	if (qp->type != VB_QPT_RC) {
+		/* Unreliable: a request is done when its last packet has gone. */
+		req->una_psn = req->nxt_psn;
+		if (qp->sq_next != qp->sq_una)
+			vb_qp_complete_send(qp, VB_WC_SUCCESS, NULL);
+	} else if (!req->ack_deadline_ns) {
+		uint64_t timeout = vb_ack_timeout_ns(qp->nic, qp->attr.timeout);
+
+		req->ack_deadline_ns = timeout ? now_ns + timeout : 0;
+		vb_nic_arm_timer(qp->nic, qp, vb_requester_deadline(qp));
+	}
+}
+
+static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_t now_ns)
+{
+	struct vb_nic *nic = qp->nic;
+	struct iovec iov[VB_MAX_SGE];
+	struct vb_reason reason = {0};
+	struct outgoing out;
+	int parts = 0;
+	int r;
+
+	build(qp, w, qp->req.nxt_psn, &out);
+	if (!window_is_open(qp, w, &out))
+		return WAIT;
+	if (out.bytes > 0)
+		parts = local_iovec(qp, w, out.offset, out.bytes, iov, &reason);
+	if (parts < 0)
+		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
+
+	const struct vb_tx tx = {
+		.headers = &out.h,
+		.payload = iov,
+		.payload_parts = parts,
+		.payload_bytes = out.bytes,
+	};
+	r = nic->ops.tx(nic->env, w->ah ? &w->ah->path : &qp->path, &tx);
+	if (r == -EAGAIN) {
+		vb_nic_block(nic, qp);
+		return WAIT;
+	}
+	if (r < 0)
+		nic->counters.tx_dropped++;
+	else
+		nic->counters.tx_packets++;
+	note_sent(qp, w, &out, now_ns);
+	return SENT;
+}
+
+static bool state_lets_send(const struct vb_qp *qp, const struct vb_send_wqe *w)
+{
+	if (qp->state == VB_QPS_RTS)
+		return true;
+	/* SQD: what has begun goes on, nothing new begins (IBTA 10.3.1.7). */
+	return qp->state == VB_QPS_SQD && (qp->sq_next != qp->req.sq_assigned || w->moved > 0);
+}
+
+bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
+{
+	uint32_t budget = PACKETS_PER_TURN;
+	enum outcome outcome = SENT;
+
+	if (qp->req.rnr_until_ns)
+		return false;
+	while (outcome == SENT && budget > 0 && qp->sq_next != qp->sq_head) {
+		struct vb_send_wqe *w = vb_qp_wqe(qp, qp->sq_next);
+
+		if (!state_lets_send(qp, w))
+			break;
+		if (w->status_known) {
+			outcome = fail_known(qp, w);
+		} else if (qp->sq_next != qp->req.sq_assigned) {
+			outcome = send_packet(qp, w, now_ns);
+			budget--;
+		} else if (may_go_direct(qp, w)) {
+			outcome = move_directly(qp, w, &budget);
+		} else {
+			outcome = begin(qp, w);
+		}
+	}
+	vb_requester_check_drained(qp);
+	return outcome == SENT && budget == 0 && qp->sq_next != qp->sq_head;
+}
