@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the tests with programs share: the library in tests/lib, and hosts in pairs."""
+import pathlib
+import sys
+
+import pytest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "lib"))
+
+import hosts  # noqa: E402
+
+
+def pytest_sessionstart(session):
+    if not hosts.VERBENA.exists():
+        pytest.exit(f"{hosts.VERBENA} is not built; run make first", 2)
+
+
+@pytest.fixture(scope="session")
+def loopback():
+    """Two virtual hosts on loopback addresses."""
+    return tuple(hosts.Host(address) for address in hosts.loopback_pair())
+
+
+@pytest.fixture(scope="session")
+def veth():
+    try:
+        pair = hosts.Veth()
+    except OSError as reason:
+        pytest.skip(f"not run: {reason}")
+    yield pair
+    pair.close()
+
+
+TOPOLOGIES = ("one-host", "two-hosts", "namespaces-ipv4", "namespaces-ipv6")
+
+
+@pytest.fixture(params=TOPOLOGIES, scope="session")
+def pair(request):
+    """A server's host and a client's host, in each of the places where the two may be."""
+    if request.param.startswith("namespaces"):
+        return request.getfixturevalue("veth").hosts(4 if request.param.endswith("4") else 6)
+    first, second = request.getfixturevalue("loopback")
+    return (first, first) if request.param == "one-host" else (first, second)

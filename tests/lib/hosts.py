@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""hosts.py - virtual hosts for tests, and programs on them.
+
+    Host      an address, and the network namespace it is in (or this one)
+    Program   one process that a test started: its output, its end, its listening port
+    Veth      two namespaces joined by a pair of interfaces
+
+A test waits for events (a port that listens, a process that ends), each with a bound, never for
+a time. Only processes started here are signalled, through Popen, which knows whether they were
+reaped.
+"""
+import dataclasses
+import itertools
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("VERBENA_BUILD", ROOT / "build"))
+VERBENA = BUILD / "bin" / "verbena"
+
+LOOK_SECONDS = 0.003  # between two looks at a table of the kernel's
+DEFAULT_LIMIT = 20.0  # seconds that any program of a test may take
+
+
+class Failed(AssertionError):
+    """A program of a test did not do what it should; says all that it said."""
+
+
+@dataclasses.dataclass
+class Host:
+    """A host of a test: `address` names it (VERBENA_ADDR), `reach` is where TCP reaches it."""
+    address: str
+    reach: str = ""
+    enter: tuple = ()  # the command that enters its namespaces
+    environment: dict = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        self.reach = self.reach or self.address.split(",")[0]
+
+    def start(self, *command, verbena=VERBENA, **environment):
+        """Starts a program on Verbena, on this host; keyword arguments are VERBENA_... settings."""
+        return self.start_plain(str(verbena), "run", "--", *command, **environment)
+
+    def start_plain(self, *command, **environment):
+        """The same without Verbena's libraries."""
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("VERBENA_")}
+        variables.update(self.environment, VERBENA_ADDR=self.address, **environment)
+        variables = {name: value for name, value in variables.items() if value is not None}
+        return Program([*self.enter, *map(str, command)], variables)
+
+    def run(self, *command, limit=DEFAULT_LIMIT, **environment):
+        """Runs a program to its end, which must be a success; returns what it printed."""
+        with self.start(*command, **environment) as program:
+            return program.succeed(limit)
+
+
+class Program:
+    """A process, its output in a file of its own. As a context manager it is ended at the end."""
+
+    def __init__(self, command, environment):
+        self.command = command
+        self.file = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.file,
+                                        stderr=subprocess.STDOUT, env=environment)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+        self.file.close()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def output(self):
+        size = os.fstat(self.file.fileno()).st_size
+        return os.pread(self.file.fileno(), size, 0).decode(errors="replace")
+
+    def wait(self, limit=DEFAULT_LIMIT):
+        """The exit status; Failed when it does not end in time."""
+        try:
+            return self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            self.end()
+            raise self.failed(f"did not end in {limit} s") from None
+
+    def succeed(self, limit=DEFAULT_LIMIT):
+        status = self.wait(limit)
+        if status != 0:
+            raise self.failed(f"exit status {status}")
+        return self.output()
+
+    def failed(self, what):
+        return Failed(f"{' '.join(self.command)}: {what}\n{self.output()}")
+
+    def kill(self):
+        """kill -9, and reaped."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self):
+        if self.process.poll() is None:
+            self.kill()
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def wait_until(self, condition, what, limit=DEFAULT_LIMIT):
+        """Until condition() holds; Failed when the program ends before, or it takes too long."""
+        deadline = time.monotonic() + limit
+        while not condition():
+            if not self.is_running():
+                raise self.failed(f"ended before {what}")
+            if time.monotonic() > deadline:
+                self.end()
+                raise self.failed(f"not {what} within {limit} s")
+            time.sleep(LOOK_SECONDS)
+
+    def wait_listening(self, port):
+        self.wait_until(lambda: self.listens(port), f"listening on TCP port {port}")
+
+    def listens(self, port):
+        """Whether a TCP socket of this very process listens on port."""
+        listening = set()
+        for table in ("tcp", "tcp6"):
+            for line in read(f"/proc/{self.pid}/net/{table}").splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                    listening.add(f"socket:[{fields[9]}]")
+        return bool(listening) and not listening.isdisjoint(self.descriptors())
+
+    def descriptors(self):
+        """What its descriptors point to."""
+        links = []
+        try:
+            for entry in os.scandir(f"/proc/{self.pid}/fd"):
+                try:
+                    links.append(os.readlink(entry.path))
+                except OSError:
+                    pass
+        except OSError:
+            pass
+        return links
+
+    def cpu_ticks(self):
+        """Clock ticks of processor time that it has used."""
+        fields = read(f"/proc/{self.pid}/stat").rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+
+def read(path):
+    try:
+        return pathlib.Path(path).read_text()
+    except OSError:
+        return ""
+
+
+# Outside of the range that the kernel gives to outgoing connections, so that no client takes one
+# between our look and the server's bind; different runs begin at different places.
+_ports = itertools.cycle(range(10000, 32000))
+for _ in range(os.getpid() * 61 % 22000):
+    next(_ports)
+
+
+def free_port():
+    """A TCP port that nothing in this namespace uses now, and that we have not given out lately."""
+    for port in _ports:
+        with socket.socket(socket.AF_INET6) as probe:
+            try:
+                probe.bind(("::", port))
+                return port
+            except OSError:
+                continue
+
+
+def loopback_pair():
+    """Two addresses of 127.0.0.0/8 that only this run uses: several may run on one machine."""
+    pid = os.getpid()
+    return f"127.{64 + pid % 128}.{pid // 128 % 256}.2", f"127.{64 + pid % 128}.{pid // 128 % 256}.3"
+
+
+def run_pair(server_host, client_host, program, *arguments, server_arguments=None, limit=DEFAULT_LIMIT,
+             verbena=VERBENA, **environment):
+    """Runs program as a server and as a client that connects to it; both must succeed. Returns what
+    the server and the client printed."""
+    port = free_port()
+    with server_host.start(program, "-p", port, *(arguments if server_arguments is None else server_arguments),
+                           verbena=verbena, **environment) as server:
+        server.wait_listening(port)
+        with client_host.start(program, "-p", port, *arguments, server_host.reach,
+                               verbena=verbena, **environment) as client:
+            try:
+                client.succeed(limit)
+                server.succeed(limit)
+            except Failed as fault:
+                other = client if fault.args[0].startswith(" ".join(server.command)) else server
+                other.end()
+                raise Failed(f"{fault}\n--- the other side: {' '.join(other.command)}: "
+                             f"status {other.process.returncode}\n{other.output()}") from None
+            return server.output(), client.output()
+
+
+class Veth:
+    """Two network namespaces joined by a veth pair of MTU 9000; IPv4 and IPv6. Raises OSError with
+    the reason when this machine does not let us make them."""
+
+    IPV4 = ("10.91.0.1", "10.91.0.2")
+    IPV6 = ("fd91::1", "fd91::2")
+
+    def __init__(self, mtu=9000):
+        self.holders = []
+        try:
+            self.build(mtu)
+        except BaseException:
+            self.close()
+            raise
+
+    def build(self, mtu):
+        if os.geteuid() == 0:
+            first = ["unshare", "--net"]
+        else:
+            first = ["unshare", "--user", "--map-root-user", "--net"]
+        self.hold(first)
+        self.hold([*self.enter(0), "unshare", "--net"])
+        self.shell(0, f"ip link add veth0 mtu {mtu} type veth peer name veth0 mtu {mtu} netns {self.holders[1].pid}")
+        for i in range(2):
+            self.shell(i, "echo 0 >/proc/sys/net/ipv6/conf/veth0/accept_dad",
+                       f"ip addr add {self.IPV4[i]}/24 dev veth0",
+                       f"ip addr add {self.IPV6[i]}/64 dev veth0 nodad",
+                       "ip link set lo up", "ip link set veth0 up")
+
+    def hold(self, command):
+        """A process that keeps a namespace alive, and dies with us: it reads a pipe of ours."""
+        holder = subprocess.Popen([*command, "sh", "-c", "echo ready; read line"], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.holders.append(holder)
+        if holder.stdout.readline() != "ready\n":
+            raise OSError(f"no network namespace: {holder.stderr.read().strip()}")
+
+    def enter(self, i):
+        """The command that runs another in namespace i."""
+        user = () if os.geteuid() == 0 else ("--user", "--preserve-credentials")
+        return ("nsenter", "--target", str(self.holders[i].pid), *user, "--net", "--")
+
+    def shell(self, i, *lines):
+        done = subprocess.run([*self.enter(i), "sh", "-ec", "\n".join(lines)], capture_output=True, text=True)
+        if done.returncode:
+            raise OSError(f"cannot set up the namespaces: {done.stderr.strip()}")
+
+    def hosts(self, family):
+        addresses = self.IPV4 if family == 4 else self.IPV6
+        return tuple(Host(addresses[i], enter=self.enter(i)) for i in range(2))
+
+    def close(self):
+        for holder in reversed(self.holders):
+            holder.stdin.close()
+            holder.wait()
+            holder.stdout.close()
+            holder.stderr.close()
+        self.holders = []
+
+
+def registry_folders():
+    """The folders of this user's registries: one for each host that has or had a process."""
+    base = pathlib.Path(f"/dev/shm/verbena-{os.geteuid()}")
+    return sorted(base.iterdir()) if base.is_dir() else []
+
+
+def installed(program):
+    return shutil.which(program) is not None
+
+
+def numbers(text):
+    return [float(word) for word in re.findall(r"[-+]?\d+(?:\.\d+)?", text)]
+
+
+def perftest_rows(output):
+    """The rows of numbers of a perftest program's table."""
+    rows, inside = [], False
+    for line in output.splitlines():
+        if "#bytes" in line:
+            inside = True
+        elif inside and re.match(r"^\s*\d", line):
+            rows.append([float(word) for word in line.split()])
+    return rows
