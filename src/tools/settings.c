@@ -35,18 +35,13 @@ static void print_wrapped(const char *label, const char *text)
 	while (*text) {
 		unsigned int word = (unsigned int)strcspn(text, " ");
 
-		if (column > INDENT && column + word >= width) {
+		if (column > INDENT && column + 1 + word > width) {
 			printf("\n%*s", INDENT, "");
 			column = INDENT;
 		}
-		printf("%.*s", (int)word, text);
-		column += word + 1;
+		column += (unsigned int)printf("%s%.*s", column > INDENT ? " " : "", (int)word, text);
 		text += word;
-		if (*text == ' ') {
-			text++;
-			if (column < width)
-				putchar(' ');
-		}
+		text += *text == ' ';
 	}
 	putchar('\n');
 }
