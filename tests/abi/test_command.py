@@ -118,7 +118,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("name, value", WRONG)
+@pytest.mark.parametrize("name, value", WRONG, ids=lambda text: text[:24])
 def test_a_wrong_setting_is_refused_with_what_is_allowed(name, value):
     """By the command, and by any program that looks for devices."""
     allowed = printed_settings()[name][2]

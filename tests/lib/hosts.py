@@ -22,7 +22,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("VERBENA_BUILD", ROOT / "build"))
+BUILD = pathlib.Path(os.environ.get("VERBENA_BUILD", ROOT / "build")).absolute()
 VERBENA = BUILD / "bin" / "verbena"
 
 LOOK_SECONDS = 0.003  # between two looks at a table of the kernel's
