@@ -33,6 +33,7 @@ struct vb_device {
 	unsigned int index;
 	uint64_t guid;		 /* node and port GUID, host order; stable for an address */
 	struct in6_addr address; /* of VERBENA_ADDR */
+	struct in6_addr host_address; /* names its host in the registry: the same for all processes of it */
 	char ifname[16];
 	uint32_t ifindex;
 	uint32_t mtu;		 /* of the interface, bytes */

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * engine.h - the live NIC's inside, shared by the files of this part.
+ *
+ *   engine.c   its life: get, put, enter, leave
+ *   glue.c     what the core asks of its surroundings: resolve, tx, direct, qp_changed
+ *   pump.c     packets in, the core's turn, packets out; polling
+ *   thread.c   the background thread
+ *   region.c   memory regions: check, register, publish, withdraw
+ *   fork.c     fork and exit
+ *
+ *      program's threads --- enter/leave, poll_cq ---+
+ *                                                    | lock
+ *      background thread -----------------------------+--- nic (core) --- udp, local (carriers)
+ *
+ * All that is not atomic is read and written under the lock, except what never changes after
+ * creation.
+ */
+#ifndef VB_HOST_ENGINE_H
+#define VB_HOST_ENGINE_H
+
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#include "carrier/carrier.h"
+#include "host/host.h"
+#include "host/lock.h"
+#include "host/settings.h"
+#include "registry/registry.h"
+
+#define VB_QP_BITMAP_WORDS ((1u << VB_MAX_QP_BITS) / 64)
+
+/* enum vb_life - ALIVE until the process ends or the engine finds itself in a forked child. */
+enum vb_life { VB_ALIVE, VB_IN_CHILD, VB_AT_EXIT };
+
+/* enum vb_thread_state - where the background thread is. */
+enum vb_thread_state {
+	VB_THREAD_AWAKE,
+	VB_THREAD_PARKED,  /* the program polls: sleeps a millisecond at a time, wake_fd only */
+	VB_THREAD_BLOCKED, /* the carriers are armed: sleeps until one of them, wake_fd or
+			      wake_at_ns */
+};
+
+struct vb_thread {
+	pthread_t handle;
+	bool started, failed;
+	bool armed; /* the carriers were armed and not yet disarmed */
+	int epoll_fd, wake_fd;
+	atomic_bool stop;
+	atomic_bool woken;	     /* wake_fd has been written and not yet read */
+	atomic_bool wanted;	     /* the program is going to wait: do not park */
+	_Atomic int state;	     /* enum vb_thread_state */
+	_Atomic uint64_t wake_at_ns; /* while BLOCKED */
+};
+
+struct vb_engine {
+	struct vb_device *device;
+	struct vb_nic *nic;
+	struct vb_registry *registry;
+	struct vb_carrier *udp;
+	struct vb_carrier *local; /* NULL with VERBENA_LOCAL=0 */
+	bool direct;		  /* VERBENA_DIRECT */
+	unsigned int references;  /* under the list's lock */
+	_Atomic int life;	  /* enum vb_life */
+	_Atomic uint32_t outside; /* calls under way that use a carrier without the lock */
+
+	/* what may come by UDP: paths over it, and UD queue pairs that take packets from anywhere
+	 */
+	uint32_t udp_paths, ud_qps;
+	uint64_t ud_open[VB_QP_BITMAP_WORDS];
+	uint64_t published[VB_QP_BITMAP_WORDS]; /* queue pairs that others may use directly */
+
+	uint32_t random[64]; /* from getrandom(2); random_left of them are unused */
+	unsigned int random_left;
+
+	struct vb_thread thread;
+
+	alignas(64) struct vb_lock lock;
+	bool now_is_fresh;    /* nic->now_ns is this entry's */
+	uint32_t quiet_polls; /* since something happened */
+	uint32_t udp_quiet;   /* looks at the sockets since one found something */
+	uint32_t udp_skipped; /* polls and pumps since the last look */
+	_Atomic uint32_t udp_looks;
+	_Atomic uint32_t polls; /* what the thread watches to know that the program polls */
+};
+
+/* --- engine.c ------------------------------------------------------------------------------- */
+
+/* vb_engine_lock - takes the lock of a living engine; false when it is not alive (nothing is held).
+ */
+static inline bool vb_engine_lock(struct vb_engine *engine)
+{
+	if (atomic_load_explicit(&engine->life, memory_order_relaxed) != VB_ALIVE)
+		return false;
+	vb_lock_take(&engine->lock);
+	if (atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_ALIVE)
+		return true;
+	vb_lock_give(&engine->lock);
+	return false;
+}
+
+/* vb_engine_refresh - inside: tells the NIC the time. */
+static inline void vb_engine_refresh(struct vb_engine *engine)
+{
+	engine->nic->now_ns = vb_engine_now();
+	engine->now_is_fresh = true;
+}
+
+/* vb_engine_due - inside: when the thread must run at the latest; 0: something is left to do now.
+ */
+static inline uint64_t vb_engine_due(const struct vb_engine *engine)
+{
+	return vb_list_is_empty(&engine->nic->ready) ? vb_nic_deadline(engine->nic) : 0;
+}
+
+extern struct vb_engine *vb_engines[VB_MAX_DEVICES]; /* by device index, under vb_engines_lock */
+extern pthread_mutex_t vb_engines_lock;
+
+/* --- glue.c --------------------------------------------------------------------------------- */
+extern const struct vb_nic_ops vb_engine_nic_ops;
+void vb_engine_deliver(void *env, const struct vb_rx *rx); /* a vb_deliver_fn */
+
+/* --- pump.c --------------------------------------------------------------------------------- */
+/* vb_engine_run - inside: looks at the carriers (at the sockets if told to), lets the NIC run and
+ * flushes, until nothing is left or a bound is reached. */
+void vb_engine_run(struct vb_engine *engine, bool look_at_udp);
+
+/* --- thread.c ------------------------------------------------------------------------------- */
+int vb_thread_init(struct vb_engine *engine) VB_MUST_USE;
+/* vb_thread_start - inside, once: on failure the engine lives by the program's calls alone. */
+void vb_thread_start(struct vb_engine *engine);
+/* vb_thread_stop - outside; waits for its end. */
+void vb_thread_stop(struct vb_engine *engine);
+void vb_thread_finish(struct vb_engine *engine);
+void vb_thread_wake(struct vb_engine *engine);
+
+/* vb_thread_notice - inside, before leaving: the thread sleeps, perhaps longer than it may now. */
+static inline void vb_thread_notice(struct vb_engine *engine)
+{
+	struct vb_thread *thread = &engine->thread;
+	uint64_t due;
+
+	if (atomic_load_explicit(&thread->state, memory_order_relaxed) != VB_THREAD_BLOCKED)
+		return;
+	due = vb_engine_due(engine);
+	if (due < atomic_load_explicit(&thread->wake_at_ns, memory_order_relaxed)) {
+		atomic_store_explicit(&thread->wake_at_ns, due, memory_order_relaxed);
+		vb_thread_wake(engine);
+	}
+}
+
+/* --- fork.c --------------------------------------------------------------------------------- */
+void vb_fork_prepare_once(void);
+
+#endif

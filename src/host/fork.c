@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fork.c - fork and exit.
+ *
+ * A forked child has copies of everything and owns none of it: the slot, the sockets and the rings
+ * are its parent's. So the child closes its copies, touching nothing shared, and from then on
+ * entering such an engine fails; vb_engine_get() makes it a new one, with a slot of its own. Fork
+ * happens with every engine's lock held, so that the copy is one between two calls; the thread is
+ * not copied.
+ *
+ * At exit, with engines left, the process gives its slot and its place in the port's group back
+ * politely, where nobody holds the lock. If that fails the kernel's locks tell the others soon
+ * enough. Other threads may still run: they find the engine not alive. It is a destructor and not
+ * atexit(3), so that the program's own handlers come first.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "carrier/local.h"
+#include "carrier/udp.h"
+#include "host/engine.h"
+
+#define EXIT_PATIENCE_NS (100ull * 1000 * 1000)
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&vb_engines_lock);
+	for (unsigned int i = 0; i < VB_MAX_DEVICES; i++)
+		if (vb_engines[i])
+			vb_lock_take(&vb_engines[i]->lock);
+}
+
+static void after_fork_in_parent(void)
+{
+	for (unsigned int i = 0; i < VB_MAX_DEVICES; i++)
+		if (vb_engines[i])
+			vb_lock_give(&vb_engines[i]->lock);
+	pthread_mutex_unlock(&vb_engines_lock);
+}
+
+static void drop(struct vb_engine *engine)
+{
+	atomic_store(&engine->life, VB_IN_CHILD);
+	vb_thread_finish(engine);
+	vb_udp_drop_in_child(engine->udp);
+	if (engine->local)
+		vb_local_drop_in_child(engine->local);
+	vb_registry_drop_in_child(engine->registry);
+	/* who waited for it was another thread, and is not in the child */
+	atomic_store(&engine->lock.word, 0);
+}
+
+static void after_fork_in_child(void)
+{
+	for (unsigned int i = 0; i < VB_MAX_DEVICES; i++) {
+		if (vb_engines[i])
+			drop(vb_engines[i]);
+		vb_engines[i] = NULL;
+	}
+	pthread_mutex_unlock(&vb_engines_lock);
+}
+
+static void register_handlers(void)
+{
+	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+void vb_fork_prepare_once(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, register_handlers);
+}
+
+static void depart(struct vb_engine *engine)
+{
+	if (!vb_lock_try(&engine->lock) && !vb_lock_wait(&engine->lock, EXIT_PATIENCE_NS))
+		return;
+	atomic_store(&engine->life, VB_AT_EXIT);
+	if (atomic_load(&engine->outside) == 0) {
+		if (engine->local)
+			engine->local->ops->destroy(engine->local);
+		engine->udp->ops->destroy(engine->udp);
+		vb_registry_leave(engine->registry);
+	}
+	vb_lock_give(&engine->lock);
+}
+
+__attribute__((destructor)) static void at_exit(void)
+{
+	if (pthread_mutex_trylock(&vb_engines_lock) != 0)
+		return;
+	for (unsigned int i = 0; i < VB_MAX_DEVICES; i++)
+		if (vb_engines[i] && atomic_load(&vb_engines[i]->life) == VB_ALIVE)
+			depart(vb_engines[i]);
+	pthread_mutex_unlock(&vb_engines_lock);
+}

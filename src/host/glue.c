@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * glue.c - what the core asks of its surroundings, answered with the carriers.
+ *
+ * A path's sgid and dgid are what the receiver sees as destination and source of a packet, because
+ * the core takes packets only from its peer. Over UDP that is the address in the IP header, which a
+ * synthetic GID is not; between processes of one host the local carrier says the host's address, by
+ * whichever GID the peer was named.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "carrier/local.h"
+#include "carrier/udp.h"
+#include "host/address.h"
+#include "host/device.h"
+#include "host/engine.h"
+
+#define DEFAULT_HOP_LIMIT 64 /* what a program means that leaves it 0 */
+
+static const struct vb_host_hooks *hooks;
+
+void vb_host_set_hooks(const struct vb_host_hooks *faces)
+{
+	hooks = faces;
+}
+
+static uint32_t draw(void *env)
+{
+	struct vb_engine *engine = env;
+	uint32_t value;
+
+	if (engine->random_left == 0) {
+		uint8_t *to = (uint8_t *)engine->random;
+		size_t have = 0;
+
+		while (have < sizeof(engine->random)) {
+			ssize_t got = getrandom(to + have, sizeof(engine->random) - have, 0);
+
+			VB_ASSERT(got > 0 || errno == EINTR);
+			have += got > 0 ? (size_t)got : 0;
+		}
+		engine->random_left = VB_ARRAY_SIZE(engine->random);
+	}
+	value = engine->random[--engine->random_left];
+	engine->random[engine->random_left] = 0; /* keys are made of it */
+	return value;
+}
+
+/* --- paths ---------------------------------------------------------------------------------- */
+
+static int route_by_udp(struct vb_engine *engine, const struct vb_ah_attr *ah,
+			const struct vb_gid *source, const struct in6_addr *address,
+			struct vb_path *path)
+{
+	uint32_t scope_id = IN6_IS_ADDR_LINKLOCAL(address) ? source->ifindex : 0;
+	uint32_t hash = ah->flow_label ? ah->flow_label : draw(engine);
+	int rc;
+
+	path->sgid = source->address;
+	path->dgid = *address;
+	rc = vb_udp_route(engine->udp, path, &source->address, address, scope_id, hash,
+			  ah->traffic_class, ah->hop_limit ? ah->hop_limit : DEFAULT_HOP_LIMIT);
+	if (rc)
+		return rc;
+	path->carrier = engine->udp;
+	engine->udp_paths++;
+	return 0;
+}
+
+static int resolve(void *env, const struct vb_ah_attr *ah, struct vb_path *path)
+{
+	struct vb_engine *engine = env;
+	const struct vb_device *device = engine->device;
+	const struct vb_gid *source;
+	struct in6_addr address = vb_gid_to_address(&ah->dgid);
+
+	if (!ah->is_global || ah->sgid_index >= device->gid_count)
+		return -EINVAL;
+	source = &device->gids[ah->sgid_index];
+	if (IN6_IS_ADDR_UNSPECIFIED(&address) || vb_address_is_multicast(&address) ||
+	    vb_address_is_ipv4(&address) != vb_address_is_ipv4(&source->address))
+		return -EINVAL;
+	memset(path, 0, sizeof(*path));
+	if (!engine->local || !vb_device_owns(device, &address))
+		return route_by_udp(engine, ah, source, &address, path);
+	path->sgid = path->dgid = engine->registry->address;
+	vb_local_route(engine->local, path);
+	path->carrier = engine->local;
+	if (!engine->direct)
+		path->direct = false;
+	return 0;
+}
+
+static void release(void *env, struct vb_path *path)
+{
+	struct vb_engine *engine = env;
+
+	if (path->carrier == engine->udp)
+		engine->udp_paths--;
+}
+
+/* --- packets and copies --------------------------------------------------------------------- */
+
+static int tx(void *env, const struct vb_path *path, const struct vb_tx *packet)
+{
+	struct vb_carrier *carrier = path->carrier;
+
+	return carrier->ops->tx(carrier, path, packet);
+}
+
+static ssize_t direct(void *env, const struct vb_qp *qp, enum vb_direction direction, uint32_t rkey,
+		      uint64_t va, const struct iovec *local, int parts, uint32_t length)
+{
+	struct vb_engine *engine = env;
+
+	return vb_local_direct(engine->local, direction == VB_DIRECT_WRITE, qp->qpn,
+			       qp->attr.dest_qpn, rkey, va, local, parts, length);
+}
+
+void vb_engine_deliver(void *env, const struct vb_rx *rx)
+{
+	struct vb_engine *engine = env;
+
+	if (!engine->now_is_fresh)
+		vb_engine_refresh(engine);
+	vb_nic_rx(engine->nic, rx, engine->nic->now_ns);
+}
+
+/* --- queue pairs that changed --------------------------------------------------------------- */
+
+static bool bit_change(uint64_t *bitmap, uint32_t index, bool value)
+{
+	uint64_t bit = 1ull << index % 64, *word = &bitmap[index / 64];
+	bool before = *word & bit;
+
+	*word = value ? *word | bit : *word & ~bit;
+	return before;
+}
+
+/* In RTR a queue pair takes requests too, but the first one must come as a packet: it raises
+ * COMM_EST. */
+static bool is_open(const struct vb_engine *engine, const struct vb_qp *qp)
+{
+	return (qp->state == VB_QPS_RTS || qp->state == VB_QPS_SQD) && qp->path_valid &&
+	       qp->path.carrier == engine->local && engine->direct;
+}
+
+static void publish(struct vb_engine *engine, const struct vb_qp *qp)
+{
+	struct vb_local_qp shown = {
+	    .qpn = qp->qpn,
+	    .dest_qpn = qp->attr.dest_qpn,
+	    .pd_id = qp->pd->id,
+	    .access = qp->attr.access_flags,
+	    .open = is_open(engine, qp),
+	};
+	bool was_open =
+	    bit_change(engine->published, qp->qpn - engine->nic->config.qpn_base, shown.open);
+
+	/* without responder resources a READ is an invalid request: the packets' way says so */
+	if (qp->attr.max_dest_rd_atomic == 0)
+		shown.access &= ~(uint32_t)VB_ACCESS_REMOTE_READ;
+	if (shown.open || was_open)
+		vb_local_publish_qp(engine->local, &shown);
+	/* A copy under way belongs to the connection that ends here: it may not run into what
+	 * follows. It is at most 1 MiB long, so the wait under the lock is short. */
+	if (was_open && !shown.open)
+		vb_local_quiesce_qp(engine->local, qp->qpn);
+}
+
+static void qp_changed(void *env, struct vb_qp *qp)
+{
+	struct vb_engine *engine = env;
+	bool open;
+
+	if (qp->type == VB_QPT_UD) {
+		open = qp->state == VB_QPS_RTR || qp->state == VB_QPS_RTS ||
+		       qp->state == VB_QPS_SQD || qp->state == VB_QPS_SQE;
+		engine->ud_qps += open;
+		engine->ud_qps -=
+		    bit_change(engine->ud_open, qp->qpn - engine->nic->config.qpn_base, open);
+	} else if (engine->local) {
+		publish(engine, qp);
+	}
+}
+
+/* --- events --------------------------------------------------------------------------------- */
+
+static void event(void *env, const struct vb_event *raised)
+{
+	if (hooks && hooks->event)
+		hooks->event(env, raised);
+}
+
+static void cq_event(void *env, struct vb_cq *cq)
+{
+	if (hooks && hooks->cq_event)
+		hooks->cq_event(env, cq);
+}
+
+const struct vb_nic_ops vb_engine_nic_ops = {
+    .tx = tx,
+    .direct = direct,
+    .resolve = resolve,
+    .release = release,
+    .event = event,
+    .cq_event = cq_event,
+    .qp_changed = qp_changed,
+    .random = draw,
+};

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * pump.c - packets in, the core's turn, packets out.
+ *
+ * Looking at the local carrier's rings costs a few nanoseconds, looking at a socket a system call.
+ * So the rings are looked at each time, the sockets as often as they lately had something: always
+ * while packets come, then one poll in 4, then in 32; not at all where nothing is connected over
+ * UDP, which leaves strays and the like to the thread. An empty poll of a spinning program thereby
+ * costs tens of nanoseconds on either path, and the next packet is found at most 32 of them late.
+ *
+ * For the same reason an empty poll reads the clock only one time in 32.
+ */
+#include <errno.h>
+
+#include "host/engine.h"
+
+#define LOCAL_BUDGET 256 /* packets a look */
+#define UDP_BUDGET 256
+#define ROUNDS 8     /* of one vb_engine_run */
+#define HOT_LOOKS 64 /* empty looks at the sockets before looking less often */
+#define WARM_LOOKS 1024
+#define WARM_EVERY 4
+#define COLD_EVERY 32
+#define PUMP_EVERY 16 /* a post looks at the sockets less often: polls will */
+#define CLOCK_EVERY 32
+
+static int look(struct vb_engine *engine, struct vb_carrier *carrier, int budget)
+{
+	bool room = false;
+	int got = carrier->ops->poll(carrier, budget, &room);
+
+	if (room && !vb_list_is_empty(&engine->nic->blocked)) {
+		vb_nic_unblock(engine->nic);
+		got++;
+	}
+	return got;
+}
+
+static int look_at_udp(struct vb_engine *engine)
+{
+	int got = look(engine, engine->udp, UDP_BUDGET);
+
+	engine->udp_skipped = 0;
+	atomic_store_explicit(&engine->udp_looks,
+			      atomic_load_explicit(&engine->udp_looks, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+	if (got > 0)
+		engine->udp_quiet = 0;
+	else if (engine->udp_quiet < UINT32_MAX)
+		engine->udp_quiet++;
+	return got;
+}
+
+static bool udp_is_due(struct vb_engine *engine)
+{
+	uint32_t every = engine->udp_quiet < HOT_LOOKS	  ? 1
+			 : engine->udp_quiet < WARM_LOOKS ? WARM_EVERY
+							  : COLD_EVERY;
+
+	if (engine->udp_paths == 0 && engine->ud_qps == 0)
+		return false;
+	return ++engine->udp_skipped >= every;
+}
+
+static bool is_due(const struct vb_engine *engine)
+{
+	return vb_engine_due(engine) <= engine->nic->now_ns;
+}
+
+static void flush(struct vb_engine *engine)
+{
+	if (engine->local)
+		engine->local->ops->flush(engine->local);
+	engine->udp->ops->flush(engine->udp);
+}
+
+void vb_engine_run(struct vb_engine *engine, bool with_udp)
+{
+	for (int round = 0; round < ROUNDS; round++) {
+		int got = 0;
+
+		if (engine->local)
+			got += look(engine, engine->local, LOCAL_BUDGET);
+		if (with_udp)
+			got += look_at_udp(engine);
+		if (round > 0 && got == 0 && !is_due(engine))
+			return;
+		vb_engine_refresh(engine);
+		vb_nic_run(engine->nic, engine->nic->now_ns);
+		flush(engine);
+		with_udp = with_udp && got > 0;
+	}
+}
+
+void vb_engine_pump(struct vb_engine *engine)
+{
+	bool with_udp = false;
+
+	if (engine->udp_paths > 0 || engine->ud_qps > 0)
+		with_udp = ++engine->udp_skipped >= PUMP_EVERY;
+	vb_engine_run(engine, with_udp);
+}
+
+/* What an empty poll does. False: nothing happened. */
+static bool poll_carriers(struct vb_engine *engine)
+{
+	int got = 0;
+
+	engine->now_is_fresh = false;
+	if (engine->local)
+		got += look(engine, engine->local, LOCAL_BUDGET);
+	if (udp_is_due(engine))
+		got += look_at_udp(engine);
+	if (got == 0 && vb_list_is_empty(&engine->nic->ready)) {
+		if (++engine->quiet_polls % CLOCK_EVERY != 0 ||
+		    vb_nic_deadline(engine->nic) == VB_NEVER)
+			return false;
+		vb_engine_refresh(engine);
+		if (!is_due(engine))
+			return false;
+	}
+	engine->quiet_polls = 0;
+	vb_engine_refresh(engine);
+	vb_nic_run(engine->nic, engine->nic->now_ns);
+	flush(engine);
+	return true;
+}
+
+int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
+{
+	int got;
+
+	if (!vb_engine_lock(engine))
+		return atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_AT_EXIT
+			   ? 0
+			   : -EIO;
+	atomic_store_explicit(&engine->polls,
+			      atomic_load_explicit(&engine->polls, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+	got = vb_cq_poll(cq, out, n);
+	if (got == 0 && poll_carriers(engine)) {
+		got = vb_cq_poll(cq, out, n);
+		vb_thread_notice(engine);
+	}
+	vb_lock_give(&engine->lock);
+	return got;
+}

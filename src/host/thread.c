@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * thread.c - the background thread: runs the NIC while the program does not.
+ *
+ *                    the program polls               it does not
+ *      AWAKE ---------------------------> PARKED  <-----------------+
+ *        |  ^                               | 1 ms, or the program is going to wait
+ *        |  +-------------------------------+                       |
+ *        | nothing left to do: carriers armed                       |
+ *        +----------> BLOCKED -- packet, deadline, wake_fd --> AWAKE, or PARKED again
+ *
+ * A program that polls runs the NIC itself, and a second thread beside it would only take the
+ * processor and the lock from it. So poll_cq counts, and while the count moves the thread sleeps a
+ * millisecond at a time. It is too late by at most that when the program stops polling with work
+ * left. A program that is going to wait says so (vb_engine_wake_thread) and has it at once.
+ *
+ * While it is BLOCKED, what the program leaves behind may be due before the thread would wake:
+ * vb_thread_notice() then writes wake_fd. To keep that rare where a program posts now and then, the
+ * thread looks up every few milliseconds for a while after the last traffic: an ACK timer runs
+ * for VB_ACK_TIMEOUT_MIN_NS at least, so the next look comes before it. With no traffic it sleeps
+ * for ever.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "host/engine.h"
+
+#define STACK_BYTES (512u * 1024)
+#define PARK_MS 1
+#define POLLS_OF_A_SPINNER 16u /* fewer since the last look: it polls now and then */
+#define NAP_NS (50u * 1000)    /* after a failed attempt at the lock */
+#define TRIES 100	       /* at the lock */
+#define LOOK_UP_NS (4ull * 1000 * 1000)
+#define RECENT_NS (100ull * 1000 * 1000)
+
+/* What the thread remembers between its looks. */
+struct memory {
+	uint32_t polls; /* at the last park or block */
+	uint32_t udp_looks;
+	uint64_t traffic;
+	uint64_t active_ns; /* when traffic last moved */
+};
+
+static struct timespec span(uint64_t ns)
+{
+	return (struct timespec){
+	    .tv_sec = (time_t)(ns / 1000000000u),
+	    .tv_nsec = (long)(ns % 1000000000u),
+	};
+}
+
+void vb_thread_wake(struct vb_engine *engine)
+{
+	const uint64_t one = 1;
+	ssize_t ignored;
+
+	if (atomic_exchange(&engine->thread.woken, true))
+		return;
+	ignored = write(engine->thread.wake_fd, &one, sizeof(one));
+	(void)ignored; /* a full counter is readable too */
+}
+
+void vb_engine_wake_thread(struct vb_engine *engine)
+{
+	atomic_store(&engine->thread.wanted, true);
+	if (atomic_load(&engine->thread.state) == VB_THREAD_PARKED)
+		vb_thread_wake(engine);
+}
+
+/* After it, whoever wakes the thread writes again; what they did before is seen from here on. */
+static void drain(struct vb_thread *thread)
+{
+	uint64_t count;
+	ssize_t ignored = read(thread->wake_fd, &count, sizeof(count));
+
+	(void)ignored;
+	atomic_exchange(&thread->woken, false);
+}
+
+static bool try_lock(struct vb_engine *engine)
+{
+	for (int i = 0; i < TRIES; i++)
+		if (vb_lock_try(&engine->lock))
+			return true;
+	return false;
+}
+
+static bool is_over(const struct vb_engine *engine)
+{
+	return atomic_load(&engine->thread.stop) || atomic_load(&engine->life) != VB_ALIVE;
+}
+
+static bool program_polls(struct vb_engine *engine, struct memory *memory)
+{
+	uint32_t polls = atomic_load_explicit(&engine->polls, memory_order_relaxed);
+
+	if (atomic_exchange(&engine->thread.wanted, false)) {
+		memory->polls = polls;
+		return false;
+	}
+	return polls - memory->polls >= POLLS_OF_A_SPINNER;
+}
+
+/* The program's polls leave the sockets out where nothing is connected over them; what comes there
+ * all the same is looked at once in a park. */
+static void look_for_strays(struct vb_engine *engine, struct memory *memory)
+{
+	uint32_t looks = atomic_load_explicit(&engine->udp_looks, memory_order_relaxed);
+
+	if (looks == memory->udp_looks && vb_lock_try(&engine->lock)) {
+		if (!is_over(engine))
+			vb_engine_run(engine, true);
+		looks = atomic_load_explicit(&engine->udp_looks, memory_order_relaxed);
+		vb_lock_give(&engine->lock);
+	}
+	memory->udp_looks = looks;
+}
+
+static void park(struct vb_engine *engine, struct memory *memory)
+{
+	struct vb_thread *thread = &engine->thread;
+	struct pollfd wake = {.fd = thread->wake_fd, .events = POLLIN};
+	int ready;
+
+	memory->polls = atomic_load_explicit(&engine->polls, memory_order_relaxed);
+	atomic_store(&thread->state, VB_THREAD_PARKED);
+	if (atomic_load(&thread->wanted)) { /* set before the state was seen */
+		atomic_store(&thread->state, VB_THREAD_AWAKE);
+		return;
+	}
+	ready = poll(&wake, 1, PARK_MS);
+	atomic_store(&thread->state, VB_THREAD_AWAKE);
+	if (ready > 0)
+		drain(thread);
+	else
+		look_for_strays(engine, memory);
+}
+
+static void disarm(struct vb_engine *engine)
+{
+	if (!engine->thread.armed)
+		return;
+	engine->thread.armed = false;
+	engine->udp->ops->disarm(engine->udp);
+	if (engine->local)
+		engine->local->ops->disarm(engine->local);
+}
+
+/* False: something is there already. */
+static bool arm(struct vb_engine *engine)
+{
+	bool quiet;
+
+	engine->thread.armed = true;
+	quiet = engine->udp->ops->arm(engine->udp);
+	if (engine->local)
+		quiet = engine->local->ops->arm(engine->local) && quiet;
+	return quiet;
+}
+
+static uint64_t wake_at(const struct vb_engine *engine, struct memory *memory)
+{
+	const struct vb_counters *c = &engine->nic->counters;
+	uint64_t traffic = c->rx_packets + c->tx_packets + c->direct_bytes;
+	uint64_t now = vb_engine_now(), due = vb_engine_due(engine);
+
+	if (traffic != memory->traffic) {
+		memory->traffic = traffic;
+		memory->active_ns = now;
+	}
+	if (now - memory->active_ns < RECENT_NS)
+		due = VB_MIN(due, now + LOOK_UP_NS);
+	return due;
+}
+
+/* Runs the NIC. True: the carriers are armed and the state is BLOCKED; the caller sleeps. */
+static bool take_turn(struct vb_engine *engine, struct memory *memory)
+{
+	struct vb_thread *thread = &engine->thread;
+	struct timespec nap = span(NAP_NS);
+	bool block = false;
+
+	if (!try_lock(engine)) {
+		nanosleep(&nap, NULL);
+		return false;
+	}
+	if (!is_over(engine)) {
+		disarm(engine);
+		engine->now_is_fresh = false;
+		vb_engine_run(engine, true);
+		block = vb_engine_due(engine) != 0 && arm(engine);
+	}
+	if (block) {
+		memory->polls = atomic_load_explicit(&engine->polls, memory_order_relaxed);
+		atomic_store(&thread->wake_at_ns, wake_at(engine, memory));
+		atomic_store(&thread->state, VB_THREAD_BLOCKED);
+	}
+	vb_lock_give(&engine->lock);
+	return block;
+}
+
+/* epoll_pwait2 takes nanoseconds and came with Linux 5.11; before, milliseconds, rounded up. */
+static int wait_until(int epoll_fd, struct epoll_event *events, int room, uint64_t until)
+{
+	static atomic_bool too_old;
+	uint64_t now, left = 0;
+	struct timespec time;
+	int rc;
+
+	if (until != VB_NEVER) {
+		now = vb_engine_now();
+		left = until > now ? until - now : 0;
+	}
+	time = span(left);
+	if (!atomic_load_explicit(&too_old, memory_order_relaxed)) {
+		rc = (int)syscall(SYS_epoll_pwait2, epoll_fd, events, room,
+				  until == VB_NEVER ? NULL : &time, NULL, 0);
+		if (rc >= 0 || errno != ENOSYS)
+			return rc;
+		atomic_store_explicit(&too_old, true, memory_order_relaxed);
+	}
+	return epoll_wait(epoll_fd, events, room,
+			  until == VB_NEVER ? -1 : (int)VB_MIN(left / 1000000u + 1, 1000000u));
+}
+
+static void block(struct vb_engine *engine)
+{
+	struct vb_thread *thread = &engine->thread;
+	struct epoll_event events[3];
+	int got = wait_until(thread->epoll_fd, events, 3, atomic_load(&thread->wake_at_ns));
+
+	atomic_store(&thread->state, VB_THREAD_AWAKE);
+	for (int i = 0; i < got; i++)
+		if (events[i].data.fd == thread->wake_fd)
+			drain(thread);
+}
+
+static void *thread_main(void *arg)
+{
+	struct vb_engine *engine = arg;
+	struct memory memory = {0};
+
+	prctl(PR_SET_NAME, "verbena");
+	while (!is_over(engine)) {
+		if (program_polls(engine, &memory))
+			park(engine, &memory);
+		else if (take_turn(engine, &memory))
+			block(engine);
+	}
+	return NULL;
+}
+
+static int watch(struct vb_thread *thread, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+
+	return epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+}
+
+int vb_thread_init(struct vb_engine *engine)
+{
+	struct vb_thread *thread = &engine->thread;
+	int rc;
+
+	thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (thread->epoll_fd < 0)
+		return -errno;
+	thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (thread->wake_fd < 0) {
+		rc = -errno;
+		goto err_epoll;
+	}
+	rc = watch(thread, thread->wake_fd);
+	if (rc == 0)
+		rc = watch(thread, engine->udp->fd);
+	if (rc == 0 && engine->local)
+		rc = watch(thread, engine->local->fd);
+	if (rc == 0)
+		return 0;
+	close(thread->wake_fd);
+err_epoll:
+	close(thread->epoll_fd);
+	return rc;
+}
+
+void vb_thread_start(struct vb_engine *engine)
+{
+	struct vb_thread *thread = &engine->thread;
+	sigset_t all, before;
+	pthread_attr_t attr;
+	int rc;
+
+	/* The program's signals are for its own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	rc = pthread_create(&thread->handle, &attr, thread_main, engine);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	thread->started = rc == 0;
+	thread->failed = rc != 0;
+	if (rc)
+		fprintf(stderr,
+			"verbena: no background thread (%s): data moves only while the "
+			"program calls.\n",
+			strerror(rc));
+}
+
+void vb_thread_stop(struct vb_engine *engine)
+{
+	struct vb_thread *thread = &engine->thread;
+
+	if (!thread->started)
+		return;
+	atomic_store(&thread->stop, true);
+	vb_thread_wake(engine);
+	pthread_join(thread->handle, NULL);
+	thread->started = false;
+}
+
+void vb_thread_finish(struct vb_engine *engine)
+{
+	close(engine->thread.wake_fd);
+	close(engine->thread.epoll_fd);
+}
