@@ -128,13 +128,13 @@ class Program:
     def wait_listening(self, port):
         self.wait_until(lambda: self.listens(port), f"listening on TCP port {port}")
 
-    def listens(self, port):
-        """Whether a TCP socket of this very process listens on port."""
+    def listens(self, port=None):
+        """Whether a TCP socket of this very process listens on port (or on any)."""
         listening = set()
         for table in ("tcp", "tcp6"):
             for line in read(f"/proc/{self.pid}/net/{table}").splitlines()[1:]:
                 fields = line.split()
-                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                if fields[3] == "0A" and port in (None, int(fields[1].rpartition(":")[2], 16)):
                     listening.add(f"socket:[{fields[9]}]")
         return bool(listening) and not listening.isdisjoint(self.descriptors())
 
