@@ -32,9 +32,22 @@ int vb_udp_route(struct vb_carrier *carrier, struct vb_path *path, const struct 
 		 const struct in6_addr *address, uint32_t scope_id, uint32_t source_port_hash,
 		 uint8_t traffic_class, uint8_t hop_limit) VB_MUST_USE;
 
+/* What was counted; dropped unless the comment says otherwise. */
 struct vb_udp_counters {
-	uint64_t rx_bad_icrc, rx_short, rx_strays, rx_solved_id;
-	uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes, rx_calls, tx_calls;
+	uint64_t rx_bad_icrc;
+	uint64_t rx_short;	 /* no room for a BTH and the ICRC, or longer than any datagram */
+	uint64_t rx_strays;	 /* for another process of this host: handed on where it lives */
+	uint64_t rx_handed;	 /* taken from another process that it had reached: delivered */
+	uint64_t rx_unclaimed;	 /* strays that no live process claims or that could not be handed on */
+	uint64_t rx_management;	 /* for QP 0 and 1 */
+	uint64_t rx_multicast;
+	uint64_t rx_overflows;	 /* dropped by the kernel: the receive buffer was full */
+	uint64_t rx_solved_id;	 /* the IP identification had to be solved for (a weaker check): delivered */
+	uint64_t rx_packets, rx_bytes, rx_calls; /* delivered; system calls that brought something */
+	uint64_t tx_packets, tx_bytes, tx_calls; /* sent */
+	uint64_t tx_dropped;	 /* refused by the kernel */
+	uint64_t tx_held;	 /* kept back until the socket had room: sent later */
+	uint64_t verifications;	 /* the steering table was verified because of strays */
 };
 void vb_udp_read_counters(const struct vb_carrier *carrier, struct vb_udp_counters *out);
 

@@ -44,12 +44,9 @@ struct vb_registry_port {
 struct vb_registry_shared {
 	uint32_t magic, version;
 	struct vb_registry_port port[VB_REGISTRY_PORTS];
-	/* Of the process that joined the groups from a slot: a random number that names its socket for
-	 * packets that reached another process, and its process. */
-	struct {
-		uint64_t key;
-		int32_t pid;
-	} member[VB_REGISTRY_SLOTS];
+	/* Of the process that joined the groups from a slot: a random number that tells it from those
+	 * before and after it, and names its socket for packets that reached another process. */
+	uint64_t member_key[VB_REGISTRY_SLOTS];
 };
 
 struct vb_registry {

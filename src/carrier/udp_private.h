@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * udp_private.h - what the files of the UDP carrier share.
+ *
+ *      udp.c         life, routes, readiness
+ *      udp_socket.c  how the sockets are made
+ *      udp_tx.c      packets -> trains -> sendmmsg
+ *      udp_rx.c      recvmmsg -> segments -> ICRC -> the NIC
+ *      udp_stray.c   packets that reached another process of the host than they belong to
+ *      steering.c    which process gets a packet
+ */
+#ifndef VB_CARRIER_UDP_PRIVATE_H
+#define VB_CARRIER_UDP_PRIVATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "carrier/steering.h"
+#include "carrier/udp.h"
+#include "carrier/udp_address.h"
+#include "wire/icrc.h"
+#include "wire/packet.h"
+
+#define VB_UDP_ADDRESSES 16u
+#define VB_UDP_POOL 16u		 /* source ports per address: entropy for routes of equal cost */
+#define VB_UDP_FIRST_PORT 0xc000u /* RoCEv2 source ports are 0xc000 .. 0xffff */
+#define VB_UDP_DEFAULT_HOPS 64u
+
+#define VB_UDP_TRAINS 8u	 /* per batch */
+#define VB_UDP_SEGMENTS 64u	 /* per train: older kernels take no more */
+#define VB_UDP_TRAIN_BYTES 65000u /* UDP payload of a train; with headers it must stay under 64 KiB */
+#define VB_UDP_PARTS 1024u	 /* UIO_MAXIOV */
+
+#define VB_UDP_RX_BATCH 4u
+#define VB_UDP_RX_BYTES 65536u	 /* no datagram is longer */
+#define VB_UDP_RX_CONTROL 128u
+#define VB_UDP_COLD_AFTER 64u	 /* empty polls in a row */
+#define VB_UDP_COLD_EVERY 16u	 /* polls between two looks at a cold socket */
+#define VB_UDP_EVENTS_EVERY 512u /* polls between two looks at the epoll set */
+#define VB_UDP_PEERS 64u	 /* peers whose IP identifications are followed */
+#define VB_UDP_COPY 256u /* payload up to this is copied next to its headers: fewer pieces */
+/* What one packet takes of a train's own memory at most. */
+#define VB_UDP_OWN_BYTES (VB_HEADERS_MAX + VB_UDP_COPY + 4u + VB_ICRC_BYTES)
+
+/* Tags of the epoll set: kind and index. */
+enum vb_udp_event {
+	VB_UDP_EVENT_RX = 1,
+	VB_UDP_EVENT_STRAY = 2,
+	VB_UDP_EVENT_WATCH = 3,
+	VB_UDP_EVENT_TX = 4,
+};
+#define VB_UDP_TAG(kind, index) ((uint64_t)(kind) << 32 | (uint64_t)(index))
+
+struct vb_udp_address {
+	struct in6_addr address;
+	uint32_t scope_id;
+	bool ipv4;
+	int rx_fd;
+	int tx_fd[VB_UDP_POOL]; /* -1: not made yet */
+	uint16_t tx_port[VB_UDP_POOL];
+	unsigned int empty_polls;
+	uint32_t overflows; /* the kernel's count of what the receive buffer could not hold */
+};
+
+/* Packets of one path and one size (the last may be shorter), sent as one UDP_SEGMENT datagram:
+ *
+ *      own[]       H0 | T0 H1 | T1 H2 | T2          H headers, T pad and ICRC
+ *      iov[]       H0, payload 0, T0 H1, payload 1, T1 H2, payload 2, T2
+ *
+ * A short payload lies in own[] too, and then the whole packet is no piece of its own.
+ */
+struct vb_udp_train {
+	uint64_t route[3]; /* path->word: equal routes go the same way */
+	uint32_t qpn;
+	int fd;
+	uint16_t segment_bytes;
+	uint32_t packets, bytes, parts, own_bytes;
+	bool closed; /* a shorter packet ended it */
+	bool held;   /* its bytes are in the carrier's own memory */
+	socklen_t to_bytes;
+	union vb_sockaddr to;
+	struct vb_icrc_ip ip;
+	struct iovec iov[VB_UDP_PARTS];
+	uint8_t own[VB_UDP_SEGMENTS * VB_UDP_OWN_BYTES];
+};
+
+/* The IP identifications that a peer uses: those of Linux's Soft-RoCE count up over all its QPs. */
+struct vb_udp_peer {
+	struct in6_addr address;
+	uint16_t next_id;
+	bool counts;
+};
+
+struct vb_udp_rx_buffer {
+	union vb_sockaddr from;
+	_Alignas(struct cmsghdr) uint8_t control[VB_UDP_RX_CONTROL];
+	struct iovec iov;
+};
+
+/* The datagram that is being taken apart: what its segments have in common. */
+struct vb_udp_rx_train {
+	const uint8_t *data;
+	uint32_t bytes, offset, segment_bytes, index;
+	unsigned int address;
+	struct vb_icrc_ip ip;
+	struct vb_udp_peer *peer;
+	uint16_t id, id_step; /* of the last segment; from one segment to the next */
+	uint8_t traffic_class, hop_limit;
+};
+
+struct vb_udp {
+	struct vb_carrier carrier;
+	struct vb_registry *registry;
+	struct vb_steering steering;
+	struct vb_udp_counters counters;
+	unsigned int address_count;
+	struct vb_udp_address address[VB_UDP_ADDRESSES];
+	uint32_t receive_bytes; /* SO_RCVBUF as the kernel counts it */
+	bool gso;
+
+	/* tx */
+	unsigned int train_count;
+	struct vb_udp_train *train; /* VB_UDP_TRAINS */
+	int blocked_fd;		    /* -1: the kernel takes packets */
+	uint8_t *held;		    /* VB_UDP_TRAINS * VB_UDP_TRAIN_BYTES, made when first needed */
+
+	/* rx */
+	uint32_t polls;
+	unsigned int next_cold;
+	unsigned int rx_count, rx_next; /* datagrams received, and those taken apart */
+	unsigned int rx_address;
+	bool rx_open; /* rx_train is in the middle of one */
+	struct vb_udp_rx_train rx_train;
+	struct mmsghdr rx_message[VB_UDP_RX_BATCH];
+	struct vb_udp_rx_buffer rx_buffer[VB_UDP_RX_BATCH];
+	uint8_t *rx_data;
+	struct vb_udp_peer peer[VB_UDP_PEERS];
+
+	/* strays */
+	int stray_fd;
+	bool stray_waiting;
+};
+
+static inline struct vb_udp *vb_udp_of(const struct vb_carrier *carrier)
+{
+	return (struct vb_udp *)vb_container_of(carrier, struct vb_udp, carrier);
+}
+
+/* A path's words: the source address and port, traffic class, hop limit and scope in the first, the
+ * peer's address in the next two. */
+struct vb_udp_route {
+	unsigned int address, pool;
+	uint8_t traffic_class, hop_limit;
+	uint32_t scope_id;
+	struct in6_addr to;
+};
+
+static inline void vb_udp_route_store(uint64_t word[3], const struct vb_udp_route *r)
+{
+	word[0] = (uint64_t)r->address | (uint64_t)r->pool << 8 | (uint64_t)r->traffic_class << 16 |
+		  (uint64_t)r->hop_limit << 24 | (uint64_t)r->scope_id << 32;
+	memcpy(&word[1], &r->to, sizeof(r->to));
+}
+
+static inline void vb_udp_route_load(struct vb_udp_route *r, const uint64_t word[3])
+{
+	r->address = word[0] & 0xff;
+	r->pool = word[0] >> 8 & 0xff;
+	r->traffic_class = (uint8_t)(word[0] >> 16);
+	r->hop_limit = (uint8_t)(word[0] >> 24);
+	r->scope_id = (uint32_t)(word[0] >> 32);
+	memcpy(&r->to, &word[1], sizeof(r->to));
+}
+
+static inline uint32_t vb_udp_qpn(const uint8_t *bth)
+{
+	return (uint32_t)bth[5] << 16 | (uint32_t)bth[6] << 8 | bth[7];
+}
+
+/* udp_socket.c */
+int vb_udp_open_receiver(const struct in6_addr *address, bool *gro) VB_MUST_USE;
+int vb_udp_open_sender(struct vb_udp *udp, struct vb_udp_address *a, unsigned int pool) VB_MUST_USE;
+int vb_udp_route_mtu(const struct vb_udp_address *source, const struct in6_addr *to, uint32_t scope_id)
+	VB_MUST_USE;
+
+/* udp_tx.c */
+int vb_udp_tx(struct vb_carrier *carrier, const struct vb_path *path, const struct vb_tx *tx);
+void vb_udp_flush(struct vb_carrier *carrier);
+/* vb_udp_unblock - tries to send what was held back. True: there is room again. */
+bool vb_udp_unblock(struct vb_udp *udp);
+
+/* udp_rx.c */
+int vb_udp_rx_init(struct vb_udp *udp) VB_MUST_USE;
+int vb_udp_poll(struct vb_carrier *carrier, int budget, bool *room);
+/* vb_udp_icrc - of a packet of at least VB_BTH_BYTES + VB_ICRC_BYTES. */
+static inline uint32_t vb_udp_icrc(const struct vb_icrc_ip *ip, const uint8_t *packet, uint32_t bytes)
+{
+	return vb_icrc_begin_bth(ip, bytes, packet, bytes - VB_ICRC_BYTES);
+}
+
+/* udp_stray.c */
+int vb_udp_stray_open(struct vb_udp *udp) VB_MUST_USE;
+/* vb_udp_stray_hand_on - to the process that has the slot in the packet's QPN. */
+void vb_udp_stray_hand_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
+			  const uint8_t *packet, uint32_t bytes, uint16_t slot);
+/* vb_udp_stray_poll - takes up to budget packets that others handed to us; returns how many it looked at
+ * and adds those that it delivered. */
+int vb_udp_stray_poll(struct vb_udp *udp, int budget, int *delivered);
+
+/* udp.c */
+/* vb_udp_look_at_events - one non-blocking look at the epoll set: deaths, and which sockets are warm. */
+void vb_udp_look_at_events(struct vb_udp *udp);
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * udp_rx.c - datagrams become packets.
+ *
+ * recvmmsg with UDP_GRO brings trains: segments of one size (the last may be shorter) of one sender. Each
+ * is a packet and is checked by itself, in this order, which ends at the first answer:
+ *
+ *      length      room for a BTH and the ICRC
+ *      probe       steering.c's own small packets (a random number makes them known)
+ *      ICRC        with the identification that is expected, else solved for (IPv4)
+ *      QPN         multicast, management: not ours to take; another slot: a stray
+ *      deliver
+ *
+ * The identification of an IP packet is not shown to a UDP socket although the ICRC covers it. What is
+ * expected: 0; in a train one more than the segment before; from a peer that counts, one more than its
+ * last packet. Another one that makes the ICRC right is taken too, but it is the weaker check and
+ * counted: 16 bits of the 32 are then used up.
+ *
+ * A socket that brought nothing for a while is cold and looked at only now and then: each look is
+ * a system call. Who sleeps on the epoll set is woken by cold ones as well.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+
+#include "carrier/udp_private.h"
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+/* The buffers do not begin at equal offsets of a cache way. */
+#define BUFFER_STRIDE (VB_UDP_RX_BYTES + 512u)
+
+int vb_udp_rx_init(struct vb_udp *udp)
+{
+	udp->rx_data = malloc((size_t)VB_UDP_RX_BATCH * BUFFER_STRIDE);
+	if (!udp->rx_data)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < VB_UDP_RX_BATCH; i++) {
+		struct vb_udp_rx_buffer *b = &udp->rx_buffer[i];
+		struct msghdr *m = &udp->rx_message[i].msg_hdr;
+
+		b->iov = (struct iovec){udp->rx_data + (size_t)i * BUFFER_STRIDE, VB_UDP_RX_BYTES};
+		m->msg_name = &b->from;
+		m->msg_namelen = sizeof(b->from);
+		m->msg_iov = &b->iov;
+		m->msg_iovlen = 1;
+		m->msg_control = b->control;
+		m->msg_controllen = sizeof(b->control);
+	}
+	return 0;
+}
+
+/* --- one datagram ------------------------------------------------------------------------------------ */
+
+static struct vb_udp_peer *find_peer(struct vb_udp *udp, const struct in6_addr *address)
+{
+	uint32_t hash, word[4];
+	struct vb_udp_peer *p;
+
+	memcpy(word, address, sizeof(word));
+	hash = (word[0] ^ word[1] ^ word[2] ^ word[3]) * 0x9e3779b1u;
+	p = &udp->peer[hash >> 26];
+	if (!IN6_ARE_ADDR_EQUAL(&p->address, address))
+		*p = (struct vb_udp_peer){.address = *address};
+	return p;
+}
+
+static void read_control(struct vb_udp *udp, struct msghdr *m, struct vb_udp_rx_train *t)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		int value = 0;
+
+		memcpy(&value, CMSG_DATA(c), VB_MIN(sizeof(value), c->cmsg_len - CMSG_LEN(0)));
+		if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
+			if (value > 0)
+				t->segment_bytes = (uint32_t)value;
+		} else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) {
+			t->traffic_class = (uint8_t)value;
+		} else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TTL) {
+			t->hop_limit = (uint8_t)value;
+		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS) {
+			t->traffic_class = (uint8_t)value;
+		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_HOPLIMIT) {
+			t->hop_limit = (uint8_t)value;
+		} else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
+			struct vb_udp_address *a = &udp->address[t->address];
+
+			udp->counters.rx_overflows += (uint32_t)value - a->overflows;
+			a->overflows = (uint32_t)value;
+		}
+	}
+}
+
+/* open_datagram - begins to take the next one apart. */
+static void open_datagram(struct vb_udp *udp)
+{
+	unsigned int i = udp->rx_next++;
+	struct mmsghdr *message = &udp->rx_message[i];
+	struct vb_udp_rx_buffer *b = &udp->rx_buffer[i];
+	struct vb_udp_rx_train *t = &udp->rx_train;
+	const struct vb_udp_address *a = &udp->address[udp->rx_address];
+
+	*t = (struct vb_udp_rx_train){.data = b->iov.iov_base,
+				      .bytes = message->msg_len,
+				      .segment_bytes = message->msg_len,
+				      .address = udp->rx_address,
+				      .hop_limit = VB_UDP_DEFAULT_HOPS};
+	read_control(udp, &message->msg_hdr, t);
+	t->ip.dst = a->address;
+	t->ip.dst_port = VB_ROCE_PORT;
+	t->ip.dont_fragment = true;
+	udp->rx_open = vb_sockaddr_read(&b->from, &t->ip.src, &t->ip.src_port);
+	if (message->msg_hdr.msg_flags & MSG_TRUNC || t->bytes < VB_BTH_BYTES + VB_ICRC_BYTES) {
+		udp->counters.rx_short++;
+		udp->rx_open = false;
+	}
+	if (udp->rx_open) {
+		t->peer = find_peer(udp, &t->ip.src);
+		t->id = t->peer->counts ? t->peer->next_id : 0;
+		t->id_step = 1;
+	}
+	message->msg_hdr.msg_namelen = sizeof(b->from);
+	message->msg_hdr.msg_controllen = sizeof(b->control);
+	message->msg_hdr.msg_flags = 0;
+}
+
+/* --- one packet --------------------------------------------------------------------------------------- */
+
+/* check_icrc - and learns which identification the packet had. */
+static bool check_icrc(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint8_t *packet,
+		       uint32_t bytes)
+{
+	uint16_t expected = (uint16_t)(t->id + (t->index ? t->id_step : 0));
+	uint32_t icrc, right = vb_icrc_load(packet + bytes - VB_ICRC_BYTES);
+	uint16_t id = expected;
+
+	t->ip.ip_id = expected;
+	icrc = vb_udp_icrc(&t->ip, packet, bytes);
+	if (icrc != right) {
+		if (vb_icrc_solve_ip_id(icrc, right, &t->ip, bytes, &id) < 0)
+			return false;
+		/* As strong as expecting it: the values that are tried anyway. */
+		if (id != 0 && id != t->index && id != (uint16_t)(t->id + 1) && id != t->peer->next_id)
+			udp->counters.rx_solved_id++;
+		t->ip.ip_id = id;
+	}
+	if (t->index)
+		t->id_step = id == t->id ? 0 : 1;
+	t->id = id;
+	t->peer->next_id = (uint16_t)(id + 1);
+	if (t->index == 0)
+		t->peer->counts = id != 0;
+	return true;
+}
+
+static void deliver(struct vb_udp *udp, const struct vb_udp_rx_train *t, const uint8_t *packet,
+		    uint32_t bytes)
+{
+	struct vb_rx rx = {.data = packet,
+			   .size = bytes - VB_ICRC_BYTES,
+			   .src = t->ip.src,
+			   .dst = t->ip.dst,
+			   .traffic_class = t->traffic_class,
+			   .hop_limit = t->hop_limit};
+
+	udp->counters.rx_packets++;
+	udp->counters.rx_bytes += bytes;
+	udp->carrier.deliver(udp->carrier.env, &rx);
+}
+
+/* take_packet - returns 1 when it was delivered, else 0. */
+static int take_packet(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint8_t *packet,
+		       uint32_t bytes)
+{
+	uint32_t qpn;
+	uint16_t slot;
+
+	if (bytes < VB_BTH_BYTES + VB_ICRC_BYTES) {
+		udp->counters.rx_short++;
+		return 0;
+	}
+	qpn = vb_udp_qpn(packet);
+	slot = (uint16_t)(qpn >> VB_SLOT_SHIFT);
+	if (slot == VB_PROBE_SLOT && bytes == VB_PROBE_BYTES &&
+	    vb_steering_on_probe(&udp->steering, t->address, packet))
+		return 0;
+	if (!check_icrc(udp, t, packet, bytes)) {
+		udp->counters.rx_bad_icrc++;
+		return 0;
+	}
+	if (slot == udp->registry->slot) {
+		deliver(udp, t, packet, bytes);
+		return 1;
+	}
+	if (qpn == VB_QPN_MULTICAST)
+		udp->counters.rx_multicast++;
+	else if (qpn <= 1)
+		udp->counters.rx_management++;
+	else
+		vb_udp_stray_hand_on(udp, t, packet, bytes, slot);
+	return 0;
+}
+
+/* take_received - up to budget packets of the datagrams at hand. Returns how many were looked at. */
+static int take_received(struct vb_udp *udp, int budget, int *delivered)
+{
+	struct vb_udp_rx_train *t = &udp->rx_train;
+	int looked = 0;
+
+	while (looked < budget) {
+		uint32_t offset = t->offset, bytes;
+
+		if (!udp->rx_open) {
+			if (udp->rx_next == udp->rx_count)
+				break;
+			open_datagram(udp);
+			looked += !udp->rx_open;
+			continue;
+		}
+		bytes = VB_MIN(t->segment_bytes, t->bytes - offset);
+		*delivered += take_packet(udp, t, t->data + offset, bytes);
+		looked++;
+		t->offset = offset + bytes;
+		t->index++;
+		udp->rx_open = t->offset < t->bytes;
+	}
+	return looked;
+}
+
+/* --- polling ------------------------------------------------------------------------------------------- */
+
+/* receive - one system call. Returns the datagrams. */
+static unsigned int receive(struct vb_udp *udp, unsigned int address)
+{
+	struct vb_udp_address *a = &udp->address[address];
+	int n = recvmmsg(a->rx_fd, udp->rx_message, VB_UDP_RX_BATCH, MSG_DONTWAIT, NULL);
+
+	if (n <= 0) {
+		if (a->empty_polls < VB_UDP_COLD_AFTER)
+			a->empty_polls++;
+		return 0;
+	}
+	udp->counters.rx_calls++;
+	a->empty_polls = 0;
+	udp->rx_count = (unsigned int)n;
+	udp->rx_next = 0;
+	udp->rx_address = address;
+	return (unsigned int)n;
+}
+
+/* poll_socket - until it is empty or the budget is used up. */
+static int poll_socket(struct vb_udp *udp, unsigned int address, int budget, int *delivered)
+{
+	int looked = 0;
+
+	while (looked < budget) {
+		unsigned int n = receive(udp, address);
+
+		looked += take_received(udp, budget - looked, delivered);
+		if (n < VB_UDP_RX_BATCH)
+			break;
+	}
+	return looked;
+}
+
+/* next_cold - of the cold sockets (and the one for strays, numbered last) the one whose turn it is. */
+static unsigned int next_cold(struct vb_udp *udp)
+{
+	unsigned int count = udp->address_count + 1;
+
+	for (unsigned int i = 0; i < count; i++) {
+		unsigned int turn = udp->next_cold++ % count;
+
+		if (turn == udp->address_count ||
+		    udp->address[turn].empty_polls >= VB_UDP_COLD_AFTER)
+			return turn;
+	}
+	return udp->address_count;
+}
+
+static int poll_cold(struct vb_udp *udp, int budget, int *delivered)
+{
+	unsigned int turn = next_cold(udp);
+
+	if (turn < udp->address_count)
+		return poll_socket(udp, turn, budget, delivered);
+	return vb_udp_stray_poll(udp, budget, delivered);
+}
+
+int vb_udp_poll(struct vb_carrier *carrier, int budget, bool *room)
+{
+	struct vb_udp *udp = vb_udp_of(carrier);
+	uint32_t polls = udp->polls++;
+	int delivered = 0, looked;
+	bool warm = false;
+
+	if (udp->blocked_fd >= 0 && vb_udp_unblock(udp))
+		*room = true;
+	if (polls % VB_UDP_EVENTS_EVERY == VB_UDP_EVENTS_EVERY - 1)
+		vb_udp_look_at_events(udp);
+	if (vb_steering_changed(&udp->steering))
+		vb_steering_sync(&udp->steering);
+	looked = take_received(udp, budget, &delivered);
+	for (unsigned int i = 0; i < udp->address_count && looked < budget; i++) {
+		if (udp->address[i].empty_polls >= VB_UDP_COLD_AFTER)
+			continue;
+		warm = true;
+		looked += poll_socket(udp, i, budget - looked, &delivered);
+	}
+	if (udp->stray_waiting && looked < budget)
+		looked += vb_udp_stray_poll(udp, budget - looked, &delivered);
+	else if ((!warm || polls % VB_UDP_COLD_EVERY == 0) && looked < budget)
+		looked += poll_cold(udp, budget - looked, &delivered);
+	return delivered;
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * udp_tx.c - packets become trains, trains become system calls.
+ *
+ * Consecutive packets of one path, one destination QP and one size join into a train, which the
+ * kernel takes as one datagram (UDP_SEGMENT) and cuts apart; one shorter packet may end it. A batch
+ * is up to VB_UDP_TRAINS trains, sent by one sendmmsg for each source socket. The headers, the pad
+ * and the ICRC lie in the train, the payload is taken where it is; so the ICRC is computed when
+ * the packet is taken: its identification is then known, the packet's place in its train.
+ *
+ * When a socket has no room, what is left of the batch is copied, and tx refuses until it is gone.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "carrier/udp_private.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+#define CONTROL_BYTES 96
+
+/* --- joining --------------------------------------------------------------------------------------- */
+
+static bool takes(const struct vb_udp *udp, const struct vb_udp_train *t, uint32_t bytes,
+		  uint32_t parts)
+{
+	return udp->gso && !t->closed && t->packets < VB_UDP_SEGMENTS && bytes <= t->segment_bytes &&
+	       t->bytes + bytes <= VB_UDP_TRAIN_BYTES && t->parts + parts <= VB_UDP_PARTS;
+}
+
+static struct vb_udp_train *open_train(struct vb_udp *udp, const struct vb_path *path, uint32_t qpn,
+				       uint32_t bytes)
+{
+	struct vb_udp_train *t = &udp->train[udp->train_count++];
+	const struct vb_udp_address *a;
+	struct vb_udp_route r;
+
+	vb_udp_route_load(&r, path->word);
+	VB_ASSERT(r.address < udp->address_count && r.pool < VB_UDP_POOL);
+	a = &udp->address[r.address];
+	memcpy(t->route, path->word, sizeof(t->route));
+	t->qpn = qpn;
+	t->fd = a->tx_fd[r.pool];
+	t->segment_bytes = (uint16_t)bytes;
+	t->packets = t->bytes = t->parts = t->own_bytes = 0;
+	t->closed = t->held = false;
+	t->to_bytes = vb_sockaddr_fill(&t->to, &r.to, r.scope_id, VB_ROCE_PORT);
+	t->ip = (struct vb_icrc_ip){.src = a->address,
+				    .dst = r.to,
+				    .src_port = a->tx_port[r.pool],
+				    .dst_port = VB_ROCE_PORT,
+				    .dont_fragment = true};
+	return t;
+}
+
+/* train_for - the train that the packet joins, or a new one. NULL: the batch is full. */
+static struct vb_udp_train *train_for(struct vb_udp *udp, const struct vb_path *path, uint32_t qpn,
+				      uint32_t bytes, uint32_t parts)
+{
+	for (unsigned int i = udp->train_count; i > 0; i--) {
+		struct vb_udp_train *t = &udp->train[i - 1];
+
+		if (t->qpn != qpn || memcmp(t->route, path->word, sizeof(t->route)) != 0)
+			continue;
+		if (takes(udp, t, bytes, parts))
+			return t;
+		break; /* an earlier one of this path would be overtaken */
+	}
+	if (udp->train_count == VB_UDP_TRAINS)
+		return NULL;
+	return open_train(udp, path, qpn, bytes);
+}
+
+/* --- one packet ------------------------------------------------------------------------------------ */
+
+/* add_own - own[own_bytes..+bytes) goes out next: as part of the piece before it where that ends there. */
+static void add_own(struct vb_udp_train *t, uint32_t bytes)
+{
+	uint8_t *at = t->own + t->own_bytes;
+	struct iovec *last = t->parts ? &t->iov[t->parts - 1] : NULL;
+
+	if (last && (uint8_t *)last->iov_base + last->iov_len == at)
+		last->iov_len += bytes;
+	else
+		t->iov[t->parts++] = (struct iovec){at, bytes};
+	t->own_bytes += bytes;
+}
+
+static uint32_t put_pad(uint8_t *at, uint32_t pad)
+{
+	memset(at, 0, pad);
+	return pad;
+}
+
+/* append_copied - headers are at own[own_bytes]; the short payload goes behind them. */
+static void append_copied(struct vb_udp_train *t, const struct vb_tx *tx, uint32_t header_bytes,
+			  uint32_t packet_bytes)
+{
+	uint8_t *start = t->own + t->own_bytes, *at = start + header_bytes;
+
+	for (int i = 0; i < tx->payload_parts; i++) {
+		if (tx->payload[i].iov_len == 0)
+			continue;
+		memcpy(at, tx->payload[i].iov_base, tx->payload[i].iov_len);
+		at += tx->payload[i].iov_len;
+	}
+	at += put_pad(at, tx->headers->pad);
+	vb_icrc_store(at, vb_icrc_begin_bth(&t->ip, packet_bytes, start, (size_t)(at - start)));
+	add_own(t, packet_bytes);
+}
+
+static void append_in_place(struct vb_udp_train *t, const struct vb_tx *tx, uint32_t header_bytes,
+			    uint32_t packet_bytes)
+{
+	uint8_t *at = t->own + t->own_bytes;
+	uint32_t icrc = vb_icrc_begin_bth(&t->ip, packet_bytes, at, header_bytes);
+
+	add_own(t, header_bytes);
+	for (int i = 0; i < tx->payload_parts; i++) {
+		if (tx->payload[i].iov_len == 0)
+			continue;
+		icrc = vb_icrc_add(icrc, tx->payload[i].iov_base, tx->payload[i].iov_len);
+		t->iov[t->parts++] = tx->payload[i];
+	}
+	at = t->own + t->own_bytes;
+	if (put_pad(at, tx->headers->pad))
+		icrc = vb_icrc_add(icrc, at, tx->headers->pad);
+	vb_icrc_store(at + tx->headers->pad, icrc);
+	add_own(t, tx->headers->pad + VB_ICRC_BYTES);
+}
+
+static int check(const struct vb_udp *udp, const struct vb_path *path, const struct vb_tx *tx)
+{
+	uint64_t sum = 0;
+
+	if (tx->payload_parts < 0 || (uint32_t)tx->payload_parts > VB_UDP_PARTS - 2 ||
+	    tx->headers->pad > 3 || path->carrier != &udp->carrier)
+		return -EINVAL;
+	for (int i = 0; i < tx->payload_parts; i++)
+		sum += tx->payload[i].iov_len;
+	if (sum != tx->payload_bytes)
+		return -EINVAL;
+	if (sum > VB_UDP_TRAIN_BYTES - VB_HEADERS_MAX - 3 - VB_ICRC_BYTES)
+		return -EMSGSIZE;
+	return 0;
+}
+
+int vb_udp_tx(struct vb_carrier *carrier, const struct vb_path *path, const struct vb_tx *tx)
+{
+	struct vb_udp *udp = vb_udp_of(carrier);
+	uint32_t header_bytes = vb_opcode_table[tx->headers->opcode].header_bytes;
+	uint32_t bytes = header_bytes + tx->payload_bytes + tx->headers->pad + VB_ICRC_BYTES;
+	uint32_t parts = (uint32_t)tx->payload_parts + 2;
+	struct vb_udp_train *t;
+	int err = check(udp, path, tx);
+
+	if (err < 0)
+		return err;
+	if (header_bytes == 0)
+		return -EINVAL;
+	if (udp->blocked_fd >= 0)
+		return -EAGAIN;
+	t = train_for(udp, path, tx->headers->qpn, bytes, parts);
+	if (!t) {
+		vb_udp_flush(carrier);
+		if (udp->blocked_fd >= 0)
+			return -EAGAIN;
+		t = train_for(udp, path, tx->headers->qpn, bytes, parts);
+	}
+	err = vb_headers_encode(tx->headers, t->own + t->own_bytes, VB_HEADERS_MAX);
+	VB_ASSERT(err == (int)header_bytes);
+	t->ip.ip_id = (uint16_t)t->packets;
+	if (tx->payload_bytes <= VB_UDP_COPY)
+		append_copied(t, tx, header_bytes, bytes);
+	else
+		append_in_place(t, tx, header_bytes, bytes);
+	t->packets++;
+	t->bytes += bytes;
+	t->closed = bytes < t->segment_bytes;
+	return 0;
+}
+
+/* --- sending ------------------------------------------------------------------------------------------ */
+
+static void put_control(struct msghdr *m, int level, int type, const void *value, size_t bytes)
+{
+	struct cmsghdr *c = (struct cmsghdr *)((uint8_t *)m->msg_control + m->msg_controllen);
+
+	c->cmsg_level = level;
+	c->cmsg_type = type;
+	c->cmsg_len = CMSG_LEN(bytes);
+	memcpy(CMSG_DATA(c), value, bytes);
+	m->msg_controllen += CMSG_SPACE(bytes);
+}
+
+static void fill_message(struct msghdr *m, struct vb_udp_train *t, void *control)
+{
+	struct vb_udp_route r;
+	bool ipv4;
+	int value;
+
+	vb_udp_route_load(&r, t->route);
+	ipv4 = vb_is_ipv4(&r.to);
+	*m = (struct msghdr){.msg_name = &t->to,
+			     .msg_namelen = t->to_bytes,
+			     .msg_iov = t->iov,
+			     .msg_iovlen = t->parts,
+			     .msg_control = control};
+	if (t->packets > 1)
+		put_control(m, IPPROTO_UDP, UDP_SEGMENT, &t->segment_bytes, sizeof(t->segment_bytes));
+	if (r.traffic_class) {
+		value = r.traffic_class;
+		put_control(m, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TOS : IPV6_TCLASS, &value,
+			    sizeof(value));
+	}
+	if (r.hop_limit != VB_UDP_DEFAULT_HOPS) {
+		value = r.hop_limit;
+		put_control(m, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TTL : IPV6_HOPLIMIT,
+			    &value, sizeof(value));
+	}
+	if (m->msg_controllen == 0)
+		m->msg_control = NULL;
+}
+
+/* send_some - trains of one socket. Returns how many are done with, sent or dropped; fewer than n
+ * when the socket has no room. */
+static unsigned int send_some(struct vb_udp *udp, int fd, struct mmsghdr *messages,
+			      struct vb_udp_train **trains, unsigned int n)
+{
+	unsigned int done = 0, interrupted = 0;
+
+	while (done < n) {
+		int sent = sendmmsg(fd, messages + done, n - done, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		udp->counters.tx_calls++;
+		for (int i = 0; i < sent; i++, done++) {
+			udp->counters.tx_packets += trains[done]->packets;
+			udp->counters.tx_bytes += trains[done]->bytes;
+		}
+		if (sent > 0)
+			continue;
+		if (errno == EAGAIN || errno == EWOULDBLOCK)
+			break;
+		/* An interrupted call, or an error that an earlier packet left behind. */
+		if ((errno == EINTR || errno == ECONNREFUSED) && interrupted++ < 4)
+			continue;
+		if (errno == EIO) /* the device cannot cut trains apart */
+			udp->gso = false;
+		/* No buffers, no route, forbidden, too long: lost, as on a wire. */
+		udp->counters.tx_dropped += trains[done++]->packets;
+	}
+	return done;
+}
+
+/* hold - copies what a train still points to. False: no memory, it is lost. */
+static bool hold(struct vb_udp *udp, unsigned int place, struct vb_udp_train *t)
+{
+	uint8_t *at;
+
+	if (t->held)
+		return true;
+	if (!udp->held)
+		udp->held = malloc(VB_UDP_TRAINS * VB_UDP_TRAIN_BYTES);
+	if (!udp->held) {
+		udp->counters.tx_dropped += t->packets;
+		return false;
+	}
+	at = udp->held + place * VB_UDP_TRAIN_BYTES;
+	for (uint32_t i = 0, offset = 0; i < t->parts; i++) {
+		memcpy(at + offset, t->iov[i].iov_base, t->iov[i].iov_len);
+		offset += (uint32_t)t->iov[i].iov_len;
+	}
+	t->iov[0] = (struct iovec){at, t->bytes};
+	t->parts = 1;
+	t->held = true;
+	udp->counters.tx_held += t->packets;
+	return true;
+}
+
+/* set_blocked - fd -1: not any more. Who sleeps on the carrier's descriptor wakes when there is room. */
+static void set_blocked(struct vb_udp *udp, int fd)
+{
+	struct epoll_event event = {.events = EPOLLOUT, .data.u64 = VB_UDP_TAG(VB_UDP_EVENT_TX, 0)};
+
+	if (fd == udp->blocked_fd)
+		return;
+	if (udp->blocked_fd >= 0)
+		epoll_ctl(udp->carrier.fd, EPOLL_CTL_DEL, udp->blocked_fd, NULL);
+	if (fd >= 0)
+		epoll_ctl(udp->carrier.fd, EPOLL_CTL_ADD, fd, &event);
+	udp->blocked_fd = fd;
+}
+
+/* send_batch - sends socket by socket. What finds no room stays, in held; a train that is done with
+ * has no packets afterwards. */
+static void send_batch(struct vb_udp *udp)
+{
+	struct mmsghdr messages[VB_UDP_TRAINS];
+	struct vb_udp_train *trains[VB_UDP_TRAINS];
+	_Alignas(struct cmsghdr) uint8_t control[VB_UDP_TRAINS][CONTROL_BYTES];
+	unsigned int index[VB_UDP_TRAINS], n, sent, visited = 0;
+	int blocked = -1;
+
+	for (unsigned int first = 0; first < udp->train_count; first++) {
+		int fd = udp->train[first].fd;
+
+		if (udp->train[first].packets == 0 || visited & 1u << first)
+			continue;
+		n = 0;
+		for (unsigned int i = first; i < udp->train_count; i++) {
+			if (udp->train[i].fd != fd || udp->train[i].packets == 0)
+				continue;
+			visited |= 1u << i;
+			index[n] = i;
+			trains[n] = &udp->train[i];
+			fill_message(&messages[n].msg_hdr, trains[n], control[n]);
+			n++;
+		}
+		sent = send_some(udp, fd, messages, trains, n);
+		for (unsigned int i = 0; i < n; i++) {
+			if (i < sent || !hold(udp, index[i], trains[i]))
+				trains[i]->packets = 0;
+		}
+		if (sent < n)
+			blocked = fd;
+	}
+	set_blocked(udp, blocked);
+}
+
+void vb_udp_flush(struct vb_carrier *carrier)
+{
+	struct vb_udp *udp = vb_udp_of(carrier);
+
+	if (udp->train_count == 0)
+		return;
+	send_batch(udp);
+	/* A held train keeps its place, since its bytes lie in the memory of that place. */
+	for (unsigned int i = 0; i < udp->train_count; i++) {
+		if (udp->train[i].packets)
+			return;
+	}
+	udp->train_count = 0;
+	set_blocked(udp, -1);
+}
+
+bool vb_udp_unblock(struct vb_udp *udp)
+{
+	vb_udp_flush(&udp->carrier);
+	return udp->blocked_fd < 0;
+}
