@@ -46,7 +46,7 @@ MAY_CALL = {
     "wire": {"memcpy", "memmove", "memset", "memcmp", "crc32_gzip_refl"},
     "core": {
         "memcpy", "memmove", "memset", "memcmp",
-        "malloc", "calloc", "free", "posix_memalign", "aligned_alloc", "reallocarray",  # creation only
+        "malloc", "calloc", "realloc", "free", "posix_memalign",  # when objects are created
         "__errno_location",
     },
 }
