@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* test_memory.c - which ranges may be registered. Both ways of asking the kernel must agree. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "host/memory.h"
+
+static size_t page;
+
+/* rw rw ro -- none rw: six pages, the fourth not mapped, the fifth without any right */
+static uint8_t *layout(void)
+{
+	uint8_t *base =
+	    mmap(NULL, 6 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(base != MAP_FAILED);
+	assert_int_equal(mprotect(base + 2 * page, page, PROT_READ), 0);
+	assert_int_equal(munmap(base + 3 * page, page), 0);
+	assert_int_equal(mprotect(base + 4 * page, page, PROT_NONE), 0);
+	return base;
+}
+
+/* The same question all three ways; the query is skipped where the kernel does not know it. */
+static int check(const void *addr, uint64_t length, bool write)
+{
+	uint64_t start = (uintptr_t)addr;
+	int maps, by_text, by_query, rc = vb_memory_check(addr, length, write);
+
+	if (length == 0 || start + length < start)
+		return rc;
+	maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	assert_true(maps >= 0);
+	by_query = vb_memory_check_by_query(maps, start, start + length, write);
+	by_text = vb_memory_check_by_text(maps, start, start + length, write);
+	close(maps);
+	assert_int_equal(by_text, rc);
+	if (by_query != -ENOTTY)
+		assert_int_equal(by_query, rc);
+	return rc;
+}
+
+static void rights(void **state)
+{
+	uint8_t *base = layout();
+
+	assert_int_equal(check(base, 2 * page, true), 0);
+	assert_int_equal(check(base, 3 * page, false), 0);
+	assert_int_equal(check(base, 3 * page, true), -EFAULT);
+	assert_int_equal(check(base + 2 * page, page, false), 0);
+	assert_int_equal(check(base + 2 * page, page, true), -EFAULT);
+	assert_int_equal(check(base + 4 * page, 1, false), -EFAULT);
+	assert_int_equal(check(base + 5 * page, page, true), 0);
+	munmap(base, 6 * page);
+}
+
+static void holes(void **state)
+{
+	uint8_t *base = layout();
+
+	assert_int_equal(check(base + 3 * page, 1, false), -EFAULT);
+	assert_int_equal(check(base + 2 * page, page + 1, false), -EFAULT);
+	assert_int_equal(check(base, 6 * page, false), -EFAULT);
+	assert_int_equal(check(base + 3 * page, 2 * page, false), -EFAULT);
+	assert_int_equal(check(base + 5 * page - 1, page, false), -EFAULT);
+	munmap(base, 6 * page);
+}
+
+static void odd_sizes(void **state)
+{
+	uint8_t *base = layout();
+
+	assert_int_equal(check(base + 1, 1, true), 0);
+	assert_int_equal(check(base + 2 * page - 1, 1, true), 0);
+	assert_int_equal(check(base + 2 * page - 1, 2, true), -EFAULT);
+	assert_int_equal(check(base + 2 * page - 1, 2, false), 0);
+	assert_int_equal(check(base + 17, 2 * page - 17, true), 0);
+	assert_int_equal(check(base + 3 * page - 1, 1, false), 0);
+	munmap(base, 6 * page);
+}
+
+static void nothing_and_everything(void **state)
+{
+	assert_int_equal(check(NULL, 0, true), 0);
+	assert_int_equal(check((void *)(uintptr_t)-1, 0, true), 0);
+	assert_int_equal(check(NULL, 1, false), -EFAULT);
+	assert_int_equal(check(NULL, page, true), -EFAULT);
+	assert_int_equal(check((void *)(uintptr_t)-1, 2, false), -EINVAL);
+	assert_int_equal(check(&page, UINT64_MAX, false), -EINVAL);
+	assert_int_equal(check((void *)page, UINT64_MAX - page, false), -EFAULT);
+	assert_int_equal(check((void *)(uintptr_t)0xffff800000000000u, page, false), -EFAULT);
+}
+
+static void usual_memory(void **state)
+{
+	uint8_t *heap = calloc(1, 12345), on_stack[321] = {0};
+	static uint8_t in_bss[4321];
+
+	assert_int_equal(check(heap + 1, 12344, true), 0);
+	assert_int_equal(check(on_stack, sizeof(on_stack), true), 0);
+	assert_int_equal(check(in_bss + 3, sizeof(in_bss) - 3, true), 0);
+	assert_int_equal(check("a constant", 5, false), 0);
+	assert_int_equal(check("a constant", 5, true), -EFAULT);
+	free(heap);
+}
+
+/* Many mappings side by side: the answer needs all of them. */
+static void many_mappings(void **state)
+{
+	size_t pages = 1000;
+	uint8_t *base =
+	    mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(base != MAP_FAILED);
+	for (size_t i = 0; i < pages; i += 2)
+		assert_int_equal(mprotect(base + i * page, page, PROT_READ), 0);
+	assert_int_equal(check(base, pages * page, false), 0);
+	assert_int_equal(check(base, pages * page, true), -EFAULT);
+	assert_int_equal(munmap(base + 777 * page, page), 0);
+	assert_int_equal(check(base, pages * page, false), -EFAULT);
+	assert_int_equal(check(base + 1, 777 * page - 1, false), 0);
+	munmap(base, pages * page);
+}
+
+static void locks_nothing(void **state)
+{
+	const struct rlimit none = {0, 0};
+	size_t size = 8u << 20;
+	uint8_t *base =
+	    mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *in_core = malloc(size / page);
+
+	assert_true(base != MAP_FAILED);
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &none), 0);
+	assert_int_equal(check(base, size, true), 0);
+	/* and touches nothing: no page has come in */
+	assert_int_equal(mincore(base, size, in_core), 0);
+	for (size_t i = 0; i < size / page; i++)
+		assert_int_equal(in_core[i] & 1, 0);
+	free(in_core);
+	munmap(base, size);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(rights),	     cmocka_unit_test(holes),
+	    cmocka_unit_test(odd_sizes),     cmocka_unit_test(nothing_and_everything),
+	    cmocka_unit_test(usual_memory),  cmocka_unit_test(many_mappings),
+	    cmocka_unit_test(locks_nothing),
+	};
+
+	page = (size_t)sysconf(_SC_PAGESIZE);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
