@@ -21,6 +21,7 @@ enum vb_check {
 	VB_CHECK_SGE_PD,	     /* lkey, region's PD, QP's PD */
 	VB_CHECK_SGE_RIGHTS,	     /* lkey, rights wanted, rights held */
 	VB_CHECK_MESSAGE_TOO_LONG,   /* length, limit */
+	VB_CHECK_NO_RD_ATOMIC,	     /* a READ or atomic on a QP with max_rd_atomic 0: opcode */
 	/* The local queue pair's state */
 	VB_CHECK_FLUSHED,	     /* the QP was in ERR: not a cause, see the QP's first reason */
 	/* Receive side */

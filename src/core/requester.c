@@ -145,7 +145,7 @@ static enum outcome fail_known(struct vb_qp *qp, struct vb_send_wqe *w)
 static bool may_go_direct(const struct vb_qp *qp, const struct vb_send_wqe *w)
 {
 	return qp->path.direct && qp->nic->ops.direct && !w->by_packets && w->length > 0 &&
-	       (w->opcode == VB_WR_RDMA_WRITE || is_read(w));
+	       (w->opcode == VB_WR_RDMA_WRITE || (is_read(w) && qp->attr.max_rd_atomic > 0));
 }
 
 /* move_directly - one piece of the copy. SENT: the request is complete, or has become one of packets. */
@@ -188,6 +188,11 @@ static enum outcome begin(struct vb_qp *qp, struct vb_send_wqe *w)
 
 	if ((w->flags & VB_SEND_FENCE) && qp->req.rd_outstanding > 0)
 		return WAIT;
+	if ((is_read(w) || is_atomic(w)) && qp->attr.max_rd_atomic == 0) {
+		reason = vb_qp_reason(qp, VB_CHECK_NO_RD_ATOMIC);
+		reason.value[0] = w->opcode;
+		return fail_locally(qp, w, VB_WC_LOC_QP_OP_ERR, &reason);
+	}
 	if (w->num_sge > 0 && local_iovec(qp, w, 0, w->length, iov, &reason) < 0)
 		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
 	w->psn = qp->req.end_psn;
