@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* ah.c - address handles (IBTA 11.2.2): resolved at creation, alive while a send request needs them. */
+/* ah.c - address handles (IBTA 11.2.2): resolved at creation, alive while a send request needs
+ * them. */
 #include "core/ah.h"
 
 #include <errno.h>

@@ -105,8 +105,9 @@ void vb_cq_arm(struct vb_cq *cq, bool solicited_only)
 		cq->arm = arm;
 }
 
-/* The QP lost a completion: it cannot go on. Its flush comes back here with more completions, which
- * find it in ERR already. */
+/* The QP lost a completion: it cannot go on. But it is in the middle of something now, sending
+ * perhaps or working through an acknowledgement; vb_qp_settle() puts it into ERR when that has
+ * ended. */
 static void overrun(struct vb_cq *cq, struct vb_qp *qp)
 {
 	if (!cq->overrun) {
@@ -115,13 +116,13 @@ static void overrun(struct vb_cq *cq, struct vb_qp *qp)
 	}
 	if (!qp || qp->state == VB_QPS_ERR || qp->state == VB_QPS_RESET)
 		return;
+	qp->cq_overran = true;
 	if (qp->reason.check == VB_CHECK_NONE)
 		qp->reason = (struct vb_reason){
 			.check = VB_CHECK_CQ_OVERRUN,
 			.qpn = qp->qpn,
 			.value = {cq->capacity},
 		};
-	vb_qp_set_state(qp, VB_QPS_ERR);
 }
 
 static void notify(struct vb_cq *cq, const struct vb_cqe *cqe)

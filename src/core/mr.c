@@ -166,7 +166,8 @@ static uint8_t *refuse(struct vb_reason *reason, enum vb_check check, uint64_t a
 	return NULL;
 }
 
-/* What the program hands over for no bytes need not exist; something must be returned all the same. */
+/* What the program hands over for no bytes need not exist; something must be returned all the same.
+ */
 static uint8_t *no_bytes(void)
 {
 	static uint8_t none;

@@ -135,9 +135,11 @@ void vb_nic_raise(struct vb_nic *nic, enum vb_event_type type, struct vb_qp *qp,
 	nic->ops.event(nic->env, &event);
 }
 
-/* --- packets in --------------------------------------------------------------------------------- */
+/* --- packets in ---------------------------------------------------------------------------------
+ */
 
-/* find_destination - the QP that may see this packet, or NULL with the refusal's counter counted. */
+/* find_destination - the QP that may see this packet, or NULL with the refusal's counter counted.
+ */
 static struct vb_qp *find_destination(struct vb_nic *nic, const struct vb_headers *h,
 				      const struct vb_rx *rx)
 {
@@ -165,8 +167,7 @@ static struct vb_qp *find_destination(struct vb_nic *nic, const struct vb_header
 		c->rx_wrong_pkey++;
 		return NULL;
 	}
-	if (qp->type != VB_QPT_UD &&
-	    memcmp(&rx->src, &qp->path.dgid, sizeof(rx->src)) != 0) {
+	if (qp->type != VB_QPT_UD && memcmp(&rx->src, &qp->path.dgid, sizeof(rx->src)) != 0) {
 		c->rx_wrong_address++;
 		return NULL;
 	}
@@ -215,7 +216,8 @@ void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 	vb_qp_check_if_enabled(qp);
 }
 
-/* --- time and packets out ------------------------------------------------------------------------ */
+/* --- time and packets out ------------------------------------------------------------------------
+ */
 
 static void expire_timers(struct vb_nic *nic, uint64_t now_ns)
 {

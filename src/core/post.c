@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * post.c - work requests enter the queues (IBTA 10.8, 11.4.1): judged, copied, and the QP made ready.
+ * post.c - work requests enter the queues (IBTA 10.8, 11.4.1): judged, copied, and the QP made
+ * ready.
  *
  * What the program can get wrong by itself is refused here and changes nothing. What needs the
  * memory regions (keys, ranges, rights) is found out when the request's turn comes, and completes
@@ -75,7 +76,8 @@ static bool judge_send(const struct vb_qp *qp, const struct vb_send_wr *wr, uint
 	if (wr->flags & VB_SEND_INLINE &&
 	    (length > qp->cap.max_inline_data || !opcode_is_of(wr->opcode, OPCODES_UC)))
 		return false;
-	if (opcode_is_of(wr->opcode, OPCODES_ATOMIC) && (wr->num_sge != 1 || length != ATOMIC_BYTES))
+	if (opcode_is_of(wr->opcode, OPCODES_ATOMIC) &&
+	    (wr->num_sge != 1 || length != ATOMIC_BYTES))
 		return false;
 	if (qp->type == VB_QPT_UD &&
 	    (!wr->ah || wr->ah->pd != qp->pd || wr->remote_qpn > VB_QPN_MASK))

@@ -6,9 +6,9 @@
  *                               ^
  *                              SQE                a failed send of UC or UD leads into SQE
  *
- * The tables say for each move which attributes ibv_modify_qp(3) must get and which it may get; what
- * is in neither is refused. Modify is judge, then resolve, then apply: nothing is changed before
- * everything is known to be right.
+ * The tables say for each move which attributes ibv_modify_qp(3) must get and which it may get;
+ * what is in neither is refused. Modify is judge, then resolve, then apply: nothing is changed
+ * before everything is known to be right.
  */
 #include <errno.h>
 
@@ -21,132 +21,162 @@ struct move {
 	uint32_t required, optional; /* enum vb_qp_attr_mask, beside VB_QP_STATE */
 };
 
-/* Attributes of an alternate path are in the specification's table; this device has no automatic path
- * migration, so their values are refused in judge_values(). */
+/* Attributes of an alternate path are in the specification's table; this device has no automatic
+ * path migration, so their values are refused in judge_values(). */
 #define MIGRATION (VB_QP_ALT_PATH | VB_QP_PATH_MIG_STATE)
 
 /* RESET and ERR, reached from everywhere without any attribute, are not in the tables. */
 
 static const struct move rc_moves[VB_QPS_COUNT][VB_QPS_COUNT] = {
-	[VB_QPS_RESET][VB_QPS_INIT] = {
-		.valid = true,
-		.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
-	},
-	[VB_QPS_INIT][VB_QPS_INIT] = {
-		.valid = true,
-		.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
-	},
-	[VB_QPS_INIT][VB_QPS_RTR] = {
-		.valid = true,
-		.required = VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN |
-			    VB_QP_MAX_DEST_RD_ATOMIC | VB_QP_MIN_RNR_TIMER,
-		.optional = VB_QP_ALT_PATH | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX,
-	},
-	[VB_QPS_RTR][VB_QPS_RTS] = {
-		.valid = true,
-		.required = VB_QP_SQ_PSN | VB_QP_TIMEOUT | VB_QP_RETRY_CNT | VB_QP_RNR_RETRY |
-			    VB_QP_MAX_QP_RD_ATOMIC,
-		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER | MIGRATION,
-	},
-	[VB_QPS_RTS][VB_QPS_RTS] = {
-		.valid = true,
-		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER | MIGRATION,
-	},
-	[VB_QPS_RTS][VB_QPS_SQD] = {
-		.valid = true,
-		.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
-	},
-	[VB_QPS_SQD][VB_QPS_SQD] = {
-		.valid = true,
-		.optional = VB_QP_PORT | VB_QP_AV | VB_QP_TIMEOUT | VB_QP_RETRY_CNT |
-			    VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC | VB_QP_MAX_DEST_RD_ATOMIC |
-			    VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX | VB_QP_MIN_RNR_TIMER | MIGRATION,
-	},
-	[VB_QPS_SQD][VB_QPS_RTS] = {
-		.valid = true,
-		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER | MIGRATION,
-	},
+	[VB_QPS_RESET][VB_QPS_INIT] =
+		{
+			.valid = true,
+			.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+		},
+	[VB_QPS_INIT][VB_QPS_INIT] =
+		{
+			.valid = true,
+			.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+		},
+	[VB_QPS_INIT][VB_QPS_RTR] =
+		{
+			.valid = true,
+			.required = VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN |
+				    VB_QP_MAX_DEST_RD_ATOMIC | VB_QP_MIN_RNR_TIMER,
+			.optional = VB_QP_ALT_PATH | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX,
+		},
+	[VB_QPS_RTR][VB_QPS_RTS] =
+		{
+			.valid = true,
+			.required = VB_QP_SQ_PSN | VB_QP_TIMEOUT | VB_QP_RETRY_CNT |
+				    VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC,
+			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER |
+				    MIGRATION,
+		},
+	[VB_QPS_RTS][VB_QPS_RTS] =
+		{
+			.valid = true,
+			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER |
+				    MIGRATION,
+		},
+	[VB_QPS_RTS][VB_QPS_SQD] =
+		{
+			.valid = true,
+			.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
+		},
+	[VB_QPS_SQD][VB_QPS_SQD] =
+		{
+			.valid = true,
+			.optional = VB_QP_PORT | VB_QP_AV | VB_QP_TIMEOUT | VB_QP_RETRY_CNT |
+				    VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC |
+				    VB_QP_MAX_DEST_RD_ATOMIC | VB_QP_ACCESS_FLAGS |
+				    VB_QP_PKEY_INDEX | VB_QP_MIN_RNR_TIMER | MIGRATION,
+		},
+	[VB_QPS_SQD][VB_QPS_RTS] =
+		{
+			.valid = true,
+			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER |
+				    MIGRATION,
+		},
 };
 
 static const struct move uc_moves[VB_QPS_COUNT][VB_QPS_COUNT] = {
-	[VB_QPS_RESET][VB_QPS_INIT] = {
-		.valid = true,
-		.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
-	},
-	[VB_QPS_INIT][VB_QPS_INIT] = {
-		.valid = true,
-		.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
-	},
-	[VB_QPS_INIT][VB_QPS_RTR] = {
-		.valid = true,
-		.required = VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN,
-		.optional = VB_QP_ALT_PATH | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX,
-	},
-	[VB_QPS_RTR][VB_QPS_RTS] = {
-		.valid = true,
-		.required = VB_QP_SQ_PSN,
-		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
-	},
-	[VB_QPS_RTS][VB_QPS_RTS] = {
-		.valid = true,
-		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
-	},
-	[VB_QPS_RTS][VB_QPS_SQD] = {
-		.valid = true,
-		.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
-	},
-	[VB_QPS_SQD][VB_QPS_SQD] = {
-		.valid = true,
-		.optional = VB_QP_AV | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX | MIGRATION,
-	},
-	[VB_QPS_SQD][VB_QPS_RTS] = {
-		.valid = true,
-		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
-	},
-	[VB_QPS_SQE][VB_QPS_RTS] = {
-		.valid = true,
-		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS,
-	},
+	[VB_QPS_RESET][VB_QPS_INIT] =
+		{
+			.valid = true,
+			.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+		},
+	[VB_QPS_INIT][VB_QPS_INIT] =
+		{
+			.valid = true,
+			.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+		},
+	[VB_QPS_INIT][VB_QPS_RTR] =
+		{
+			.valid = true,
+			.required = VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN,
+			.optional = VB_QP_ALT_PATH | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX,
+		},
+	[VB_QPS_RTR][VB_QPS_RTS] =
+		{
+			.valid = true,
+			.required = VB_QP_SQ_PSN,
+			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
+		},
+	[VB_QPS_RTS][VB_QPS_RTS] =
+		{
+			.valid = true,
+			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
+		},
+	[VB_QPS_RTS][VB_QPS_SQD] =
+		{
+			.valid = true,
+			.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
+		},
+	[VB_QPS_SQD][VB_QPS_SQD] =
+		{
+			.valid = true,
+			.optional = VB_QP_AV | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX | MIGRATION,
+		},
+	[VB_QPS_SQD][VB_QPS_RTS] =
+		{
+			.valid = true,
+			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
+		},
+	[VB_QPS_SQE][VB_QPS_RTS] =
+		{
+			.valid = true,
+			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS,
+		},
 };
 
 static const struct move ud_moves[VB_QPS_COUNT][VB_QPS_COUNT] = {
-	[VB_QPS_RESET][VB_QPS_INIT] = {
-		.valid = true,
-		.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_QKEY,
-	},
-	[VB_QPS_INIT][VB_QPS_INIT] = {
-		.valid = true,
-		.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_QKEY,
-	},
-	[VB_QPS_INIT][VB_QPS_RTR] = {
-		.valid = true,
-		.optional = VB_QP_PKEY_INDEX | VB_QP_QKEY,
-	},
-	[VB_QPS_RTR][VB_QPS_RTS] = {
-		.valid = true,
-		.required = VB_QP_SQ_PSN,
-		.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
-	},
-	[VB_QPS_RTS][VB_QPS_RTS] = {
-		.valid = true,
-		.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
-	},
-	[VB_QPS_RTS][VB_QPS_SQD] = {
-		.valid = true,
-		.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
-	},
-	[VB_QPS_SQD][VB_QPS_SQD] = {
-		.valid = true,
-		.optional = VB_QP_PKEY_INDEX | VB_QP_QKEY,
-	},
-	[VB_QPS_SQD][VB_QPS_RTS] = {
-		.valid = true,
-		.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
-	},
-	[VB_QPS_SQE][VB_QPS_RTS] = {
-		.valid = true,
-		.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
-	},
+	[VB_QPS_RESET][VB_QPS_INIT] =
+		{
+			.valid = true,
+			.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_QKEY,
+		},
+	[VB_QPS_INIT][VB_QPS_INIT] =
+		{
+			.valid = true,
+			.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_QKEY,
+		},
+	[VB_QPS_INIT][VB_QPS_RTR] =
+		{
+			.valid = true,
+			.optional = VB_QP_PKEY_INDEX | VB_QP_QKEY,
+		},
+	[VB_QPS_RTR][VB_QPS_RTS] =
+		{
+			.valid = true,
+			.required = VB_QP_SQ_PSN,
+			.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
+		},
+	[VB_QPS_RTS][VB_QPS_RTS] =
+		{
+			.valid = true,
+			.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
+		},
+	[VB_QPS_RTS][VB_QPS_SQD] =
+		{
+			.valid = true,
+			.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
+		},
+	[VB_QPS_SQD][VB_QPS_SQD] =
+		{
+			.valid = true,
+			.optional = VB_QP_PKEY_INDEX | VB_QP_QKEY,
+		},
+	[VB_QPS_SQD][VB_QPS_RTS] =
+		{
+			.valid = true,
+			.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
+		},
+	[VB_QPS_SQE][VB_QPS_RTS] =
+		{
+			.valid = true,
+			.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
+		},
 };
 
 static struct move find_move(enum vb_qp_type type, enum vb_qp_state from, enum vb_qp_state to)
@@ -166,7 +196,8 @@ static struct move find_move(enum vb_qp_type type, enum vb_qp_state from, enum v
 	return (struct move){0};
 }
 
-/* --- judge: pure -------------------------------------------------------------------------------- */
+/* --- judge: pure --------------------------------------------------------------------------------
+ */
 
 static bool judge_move(const struct vb_qp *qp, const struct vb_qp_attr *attr, uint32_t mask,
 		       enum vb_qp_state to)
@@ -221,7 +252,8 @@ static bool judge_values(const struct vb_qp_attr *attr, uint32_t mask)
 	return !(mask & VB_QP_ALT_PATH);
 }
 
-/* --- apply --------------------------------------------------------------------------------------- */
+/* --- apply ---------------------------------------------------------------------------------------
+ */
 
 static void release_path(struct vb_qp *qp)
 {
@@ -327,11 +359,12 @@ int vb_qp_modify(struct vb_qp *qp, const struct vb_qp_attr *attr, uint32_t mask)
 		vb_qp_set_state(qp, to);
 	else if (mask)
 		tell_changed(qp);
-	vb_qp_check_if_enabled(qp);
+	vb_qp_settle(qp);
 	return 0;
 }
 
-/* --- the state ----------------------------------------------------------------------------------- */
+/* --- the state -----------------------------------------------------------------------------------
+ */
 
 static void enter_reset(struct vb_qp *qp)
 {
@@ -343,6 +376,7 @@ static void enter_reset(struct vb_qp *qp)
 	qp->reason = (struct vb_reason){0};
 	qp->mtu = 0;
 	qp->fatal_raised = qp->last_wqe_raised = qp->sqd_notified = false;
+	qp->cq_overran = false;
 }
 
 static void enter_rtr(struct vb_qp *qp)
@@ -363,7 +397,8 @@ static void enter_rts(struct vb_qp *qp, enum vb_qp_state from)
 static void enter_err(struct vb_qp *qp)
 {
 	vb_qp_flush(qp);
-	/* From here on it takes nothing from the SRQ: who waits to free the SRQ's buffers may go on. */
+	/* From here on it takes nothing from the SRQ: who waits to free the SRQ's buffers may go
+	 * on. */
 	if (qp->srq && !qp->last_wqe_raised) {
 		qp->last_wqe_raised = true;
 		vb_nic_raise(qp->nic, VB_EVENT_QP_LAST_WQE_REACHED, qp, NULL, NULL);
@@ -376,7 +411,8 @@ void vb_qp_set_state(struct vb_qp *qp, enum vb_qp_state state)
 
 	if (state == from && state != VB_QPS_RESET)
 		return;
-	/* Only RESET leads out of ERR: a failed send of UC may have overrun its CQ on the way to SQE. */
+	/* Only RESET leads out of ERR: a failed send of UC may have overrun its CQ on the way to
+	 * SQE. */
 	if (from == VB_QPS_ERR && state != VB_QPS_RESET)
 		return;
 	/* First, so that what follows (a flush into a full CQ) finds the QP where it is going. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rc_requester.c - what an answer does to a reliable connection's requester (IBTA 9.7.5, 9.7.6, 9.7.7.3).
+ * rc_requester.c - what an answer does to a reliable connection's requester
+ * (IBTA 9.7.5, 9.7.6, 9.7.7.3).
  *
  *      ACK p            everything up to p is done, as far as no READ or atomic stands in between
  *      RNR NAK p        everything before p is done; wait, then send from p
@@ -9,8 +10,8 @@
  *      READ response p  everything before p is done; p's bytes have come
  *      ATOMIC ACK p     everything before p is done; p's old value has come
  *
- * "Everything before p" stops at a READ or atomic that has not been answered itself: that answer was
- * lost, and the requester goes back as for a sequence NAK (an implied NAK, once per such PSN).
+ * "Everything before p" stops at a READ or atomic that has not been answered itself: that answer
+ * was lost, and the requester goes back as for a sequence NAK (an implied NAK, once per such PSN).
  */
 #include "core/transport.h"
 
@@ -20,7 +21,8 @@ static bool wants_answer(const struct vb_send_wqe *w)
 	       w->opcode == VB_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/* --- progress ------------------------------------------------------------------------------------- */
+/* --- progress
+ * ------------------------------------------------------------------------------------- */
 
 /* note_progress - una_psn has moved by acked PSNs: retries start afresh, the window opens. */
 static void note_progress(struct vb_qp *qp, uint32_t acked, uint64_t now_ns)
@@ -48,8 +50,8 @@ static void move_una(struct vb_qp *qp, uint32_t psn)
 		qp->req.nxt_psn = psn;
 }
 
-/* acknowledge_before - every PSN before target is done. False: a READ or atomic in between has not been
- * answered; una_psn stands at it. */
+/* acknowledge_before - every PSN before target is done. False: a READ or atomic in between has not
+ * been answered; una_psn stands at it. */
 static bool acknowledge_before(struct vb_qp *qp, uint32_t target)
 {
 	while (qp->req.una_psn != target) {
@@ -68,7 +70,8 @@ static bool acknowledge_before(struct vb_qp *qp, uint32_t target)
 	return true;
 }
 
-/* --- going back ----------------------------------------------------------------------------------- */
+/* --- going back
+ * ----------------------------------------------------------------------------------- */
 
 static void give_up(struct vb_qp *qp)
 {
@@ -113,7 +116,8 @@ void vb_rc_on_timeout(struct vb_qp *qp, uint64_t now_ns)
 static void on_implied_nak(struct vb_qp *qp, uint64_t now_ns)
 {
 	if (qp->req.implied_nak)
-		return; /* answers to what was sent before going back; the timeout covers the rest */
+		return; /* answers to what was sent before going back; the timeout covers the rest
+			 */
 	retry(qp, 2, now_ns);
 	qp->req.implied_nak = true;
 }
@@ -176,7 +180,8 @@ static void on_nak(struct vb_qp *qp, unsigned int code, uint64_t now_ns)
 	}
 }
 
-/* --- answers -------------------------------------------------------------------------------------- */
+/* --- answers
+ * -------------------------------------------------------------------------------------- */
 
 static void bad_response(struct vb_qp *qp, const struct vb_headers *h, uint32_t bytes,
 			 uint32_t expected)

@@ -22,14 +22,15 @@
 #define RESPONSES_PER_TURN 64u
 #define DRAIN_BEFORE_NAK 64 /* turns to send what is owed before a fatal NAK */
 
-/* --- judging -------------------------------------------------------------------------------------- */
+/* --- judging
+ * -------------------------------------------------------------------------------------- */
 
 enum verdict {
 	ACCEPT,
 	RNR,		 /* no receive request: RNR NAK */
 	INVALID_REQUEST, /* NAK invalid request, the QP enters ERR */
 	ACCESS_ERROR,	 /* NAK remote access error */
-	TOO_LONG,	 /* longer than the receive buffer: NAK invalid request, the receive fails */
+	TOO_LONG, /* longer than the receive buffer: NAK invalid request, the receive fails */
 };
 
 static bool is_write_first(uint16_t flags)
@@ -97,8 +98,8 @@ static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers 
 
 	if (left > VB_MAX_MESSAGE || bytes > left || ((flags & VB_IS_LAST) && bytes != left))
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_LENGTH, bytes, left, qp->mtu);
-	/* The first packet is checked for the whole message, the others for themselves: the region may
-	 * go away in the middle. */
+	/* The first packet is checked for the whole message, the others for themselves: the region
+	 * may go away in the middle. */
 	if (!vb_mr_remote(qp->nic, qp->pd, rkey, va, first ? left : bytes, VB_ACCESS_REMOTE_WRITE,
 			  reason)) {
 		reason->qpn = about.qpn;
@@ -130,7 +131,8 @@ static enum verdict judge_read_or_atomic(const struct vb_qp *qp, const struct vb
 				       VB_ACCESS_REMOTE_ATOMIC, reason)
 			: vb_mr_remote(qp->nic, qp->pd, h->reth.rkey, h->reth.va, h->reth.length,
 				       VB_ACCESS_REMOTE_READ, reason);
-	/* An atomic works on an aligned word of the machine, whatever its remote address looks like. */
+	/* An atomic works on an aligned word of the machine, whatever its remote address looks
+	 * like. */
 	if (memory && atomic && (uintptr_t)memory % 8 != 0)
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_ATOMIC_ALIGNED,
 			      (uintptr_t)memory, 0, 0);
@@ -172,7 +174,8 @@ static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, uint32_t
 	return judge_read_or_atomic(qp, h, flags & VB_HAS_ATOMIC, reason);
 }
 
-/* --- acknowledging -------------------------------------------------------------------------------- */
+/* --- acknowledging
+ * -------------------------------------------------------------------------------- */
 
 static void acknowledge(struct vb_qp *qp, uint8_t syndrome, uint32_t psn)
 {
@@ -194,8 +197,8 @@ static void nak(struct vb_qp *qp, enum vb_nak_code code)
 	acknowledge(qp, vb_aeth_syndrome(VB_AETH_NAK, code), qp->resp.epsn);
 }
 
-/* nak_and_fail - tells the peer, then enters ERR: from there nothing is sent any more, so that what is
- * owed leaves first, as far as the carrier takes it. */
+/* nak_and_fail - tells the peer, then enters ERR: from there nothing is sent any more, so that what
+ * is owed leaves first, as far as the carrier takes it. */
 static void nak_and_fail(struct vb_qp *qp, enum vb_nak_code code, enum vb_status recv_status,
 			 const struct vb_reason *reason)
 {
@@ -207,7 +210,8 @@ static void nak_and_fail(struct vb_qp *qp, enum vb_nak_code code, enum vb_status
 						     : VB_EVENT_QP_REQ_ERR);
 }
 
-/* --- applying ------------------------------------------------------------------------------------- */
+/* --- applying
+ * ------------------------------------------------------------------------------------- */
 
 static void advance(struct vb_qp *qp, const struct vb_headers *h, uint32_t psns)
 {
@@ -309,9 +313,8 @@ static void apply_read(struct vb_qp *qp, const struct vb_headers *h)
 static void apply_atomic(struct vb_qp *qp, const struct vb_headers *h)
 {
 	struct vb_reason reason;
-	uint64_t *word = (uint64_t *)(void *)vb_mr_remote(qp->nic, qp->pd, h->atomic.rkey,
-							  h->atomic.va, 8, VB_ACCESS_REMOTE_ATOMIC,
-							  &reason);
+	uint64_t *word = (uint64_t *)(void *)vb_mr_remote(
+		qp->nic, qp->pd, h->atomic.rkey, h->atomic.va, 8, VB_ACCESS_REMOTE_ATOMIC, &reason);
 	uint64_t before = h->atomic.compare;
 
 	VB_ASSERT(word);
@@ -346,13 +349,15 @@ static void apply(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *p
 		acknowledge(qp, VB_AETH_ACK_NO_CREDIT, h->psn);
 }
 
-/* --- duplicates ----------------------------------------------------------------------------------- */
+/* --- duplicates
+ * ----------------------------------------------------------------------------------- */
 
 /* find_reply - which kept answer holds the PSN; its counter, or reply_head when none. */
 static uint32_t find_reply(const struct vb_responder *resp, uint32_t psn)
 {
 	for (uint32_t i = 1; i <= VB_MAX_RD_ATOMIC; i++) {
-		const struct vb_reply *reply = &resp->replies[(resp->reply_head - i) % VB_MAX_RD_ATOMIC];
+		const struct vb_reply *reply =
+			&resp->replies[(resp->reply_head - i) % VB_MAX_RD_ATOMIC];
 
 		if (((psn - reply->psn) & VB_PSN_MASK) < reply->packets)
 			return resp->reply_head - i;
@@ -390,7 +395,8 @@ static void on_duplicate(struct vb_qp *qp, const struct vb_headers *h)
 		answer_again(qp, h);
 }
 
-/* --- a request arrives ---------------------------------------------------------------------------- */
+/* --- a request arrives
+ * ---------------------------------------------------------------------------- */
 
 void vb_responder_start(struct vb_qp *qp)
 {
@@ -398,7 +404,8 @@ void vb_responder_start(struct vb_qp *qp)
 
 	qp->resp = (struct vb_responder){
 		.epsn = qp->attr.rq_psn & VB_PSN_MASK,
-		/* Not 0: find_reply() may look back a whole ring from the start (of unused entries). */
+		/* Not 0: find_reply() may look back a whole ring from the start (of unused
+		   entries). */
 		.reply_head = VB_MAX_RD_ATOMIC,
 		.reply_next = VB_MAX_RD_ATOMIC,
 	};
@@ -454,7 +461,8 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 	}
 }
 
-/* --- answers out ---------------------------------------------------------------------------------- */
+/* --- answers out
+ * ---------------------------------------------------------------------------------- */
 
 static int send_answer(struct vb_qp *qp, struct vb_headers *h, const struct iovec *payload,
 		       uint32_t bytes)
@@ -528,7 +536,8 @@ static void fail_read(struct vb_qp *qp, struct vb_reason *reason)
 	vb_qp_fail_recv(qp, VB_WC_WR_FLUSH_ERR, reason, VB_EVENT_QP_ACCESS_ERR);
 }
 
-/* send_read_response - one packet of the answer. False: it could not go (no room, or the QP failed). */
+/* send_read_response - one packet of the answer. False: it could not go (no room, or the QP
+ * failed). */
 static bool send_read_response(struct vb_qp *qp, const struct vb_reply *reply)
 {
 	struct vb_responder *resp = &qp->resp;

@@ -17,17 +17,17 @@
 
 #include "core/transport.h"
 
-#define PACKETS_PER_TURN 64u	       /* one QP's share of a run, then the next QP */
-#define WINDOW_WITHOUT_BOUND 1024u     /* packets in flight where the path names no window */
+#define PACKETS_PER_TURN 64u	   /* one QP's share of a run, then the next QP */
+#define WINDOW_WITHOUT_BOUND 1024u /* packets in flight where the path names no window */
 #define WINDOW_MIN 4u
-#define WINDOW_MAX 65536u	       /* far below 2^23, where PSN order would be lost */
-#define DIRECT_PIECE (1u << 20)	       /* bytes of one direct copy */
+#define WINDOW_MAX 65536u	/* far below 2^23, where PSN order would be lost */
+#define DIRECT_PIECE (1u << 20) /* bytes of one direct copy */
 
 /* What became of an attempt to send a packet. */
 enum outcome {
-	SENT,	  /* go on */
-	WAIT,	  /* an answer, a timer or the carrier makes the QP ready again */
-	FAILED,	  /* the QP has left its state */
+	SENT,	/* go on */
+	WAIT,	/* an answer, a timer or the carrier makes the QP ready again */
+	FAILED, /* the QP has left its state */
 };
 
 uint32_t vb_requester_window(const struct vb_qp *qp)
@@ -95,7 +95,8 @@ void vb_requester_check_drained(struct vb_qp *qp)
 		vb_nic_raise(qp->nic, VB_EVENT_SQ_DRAINED, qp, NULL, NULL);
 }
 
-/* --- one request --------------------------------------------------------------------------------- */
+/* --- one request ---------------------------------------------------------------------------------
+ */
 
 static bool is_atomic(const struct vb_send_wqe *w)
 {
@@ -148,7 +149,8 @@ static bool may_go_direct(const struct vb_qp *qp, const struct vb_send_wqe *w)
 	       (w->opcode == VB_WR_RDMA_WRITE || (is_read(w) && qp->attr.max_rd_atomic > 0));
 }
 
-/* move_directly - one piece of the copy. SENT: the request is complete, or has become one of packets. */
+/* move_directly - one piece of the copy. SENT: the request is complete, or has become one of
+ * packets. */
 static enum outcome move_directly(struct vb_qp *qp, struct vb_send_wqe *w, uint32_t *budget)
 {
 	struct vb_nic *nic = qp->nic;
@@ -163,8 +165,8 @@ static enum outcome move_directly(struct vb_qp *qp, struct vb_send_wqe *w, uint3
 	parts = local_iovec(qp, w, w->moved, piece, iov, &reason);
 	if (parts < 0)
 		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
-	moved = nic->ops.direct(nic->env, qp, is_read(w) ? VB_DIRECT_READ : VB_DIRECT_WRITE, w->rkey,
-				w->remote_addr + w->moved, iov, parts, piece);
+	moved = nic->ops.direct(nic->env, qp, is_read(w) ? VB_DIRECT_READ : VB_DIRECT_WRITE,
+				w->rkey, w->remote_addr + w->moved, iov, parts, piece);
 	if (moved <= 0) {
 		nic->counters.direct_refused++;
 		w->by_packets = true;
@@ -201,7 +203,8 @@ static enum outcome begin(struct vb_qp *qp, struct vb_send_wqe *w)
 	return SENT;
 }
 
-/* --- one packet ---------------------------------------------------------------------------------- */
+/* --- one packet ----------------------------------------------------------------------------------
+ */
 
 static enum vb_operation send_or_write(const struct vb_send_wqe *w, bool first, bool last)
 {
@@ -238,7 +241,7 @@ static enum vb_transport transport_of(const struct vb_qp *qp)
 /* A packet about to go: its headers and the message bytes it carries. */
 struct outgoing {
 	struct vb_headers h;
-	uint32_t offset, bytes;	/* payload */
+	uint32_t offset, bytes; /* payload */
 	uint32_t psns;		/* how far it moves nxt_psn */
 };
 

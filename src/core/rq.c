@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * rq.c - rings of receive requests: the ring itself, and the shared receive queue around one (IBTA
- * 10.2.9). Each place of the ring has its own max_sge SGEs, so that posting and taking copy and never
- * allocate.
+ * 10.2.9). Each place of the ring has its own max_sge SGEs, so that posting and taking copy and
+ * never allocate.
  */
 #include "core/rq.h"
 
@@ -87,7 +87,8 @@ bool vb_rq_take(struct vb_rq *rq, struct vb_recv_wqe *out)
 	return true;
 }
 
-/* --- shared receive queues ---------------------------------------------------------------------- */
+/* --- shared receive queues ----------------------------------------------------------------------
+ */
 
 struct vb_srq *vb_srq_create(struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge, uint32_t limit,
 			     void *user)

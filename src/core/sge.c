@@ -15,8 +15,8 @@ struct piece {
 	uint32_t length;
 };
 
-/* find_piece - the first length bytes, as far as this SGE has them, behind its first skip bytes. False:
- * the key was refused, reason holds why. */
+/* find_piece - the first length bytes, as far as this SGE has them, behind its first skip bytes.
+ * False: the key was refused, reason holds why. */
 static bool find_piece(const struct vb_qp *qp, const struct vb_sge *sge, uint32_t skip,
 		       uint32_t length, uint32_t rights, struct piece *piece,
 		       struct vb_reason *reason)
@@ -68,8 +68,8 @@ void vb_place(uint8_t *to, const uint8_t *from, uint32_t length)
 		memcpy(to + head, from + head, length - head);
 }
 
-bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge, uint32_t offset,
-		const uint8_t *data, uint32_t length, struct vb_reason *reason)
+bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge,
+		uint32_t offset, const uint8_t *data, uint32_t length, struct vb_reason *reason)
 {
 	struct piece piece;
 
@@ -78,7 +78,8 @@ bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_
 			offset -= sges[i].length;
 			continue;
 		}
-		if (!find_piece(qp, &sges[i], offset, length, VB_ACCESS_LOCAL_WRITE, &piece, reason))
+		if (!find_piece(qp, &sges[i], offset, length, VB_ACCESS_LOCAL_WRITE, &piece,
+				reason))
 			return false;
 		memcpy(piece.at, data, piece.length);
 		data += piece.length;

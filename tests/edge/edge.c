@@ -21,8 +21,8 @@ static void choose_hosts(void)
 	const char *topology = getenv("VB_EDGE_TOPOLOGY");
 
 	assert_non_null(topology);
-	setenv("VERBENA_ADDR",
-	       strcmp(topology, "wire") == 0 ? "127.0.0.2,127.0.0.3" : "127.0.0.2", 1);
+	setenv("VERBENA_ADDR", strcmp(topology, "wire") == 0 ? "127.0.0.2,127.0.0.3" : "127.0.0.2",
+	       1);
 }
 
 static void fill_in_defaults(struct edge_options *o)
@@ -50,8 +50,8 @@ static void open_end(struct edge_end *end, struct ibv_device *device, const stru
 	end->cq = ibv_create_cq(end->context, o->cq_entries ? (int)o->cq_entries : 256, NULL,
 				end->channel, 0);
 	assert_non_null(end->cq);
-	end->buffer = mmap(NULL, EDGE_BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			   -1, 0);
+	end->buffer =
+		mmap(NULL, EDGE_BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(end->buffer != MAP_FAILED);
 	end->mr = ibv_reg_mr(end->pd, end->buffer, EDGE_BUFFER, EDGE_ALL_ACCESS);
 	assert_non_null(end->mr);
@@ -94,9 +94,7 @@ static struct ibv_ah_attr address_of(const struct edge_end *end, const struct ed
 	return (struct ibv_ah_attr){
 		.is_global = 1,
 		.port_num = 1,
-		.grh = {.dgid = end->gid,
-			.sgid_index = o->gid_index < 0 ? 0 : 1,
-			.hop_limit = 64},
+		.grh = {.dgid = end->gid, .sgid_index = o->gid_index < 0 ? 0 : 1, .hop_limit = 64},
 	};
 }
 

@@ -2,9 +2,10 @@
 /*
  * edge.h - two connected ends for the tests of situations that broke verbs stacks.
  *
- * Both ends live in one process and use only the public verbs API. VB_EDGE_TOPOLOGY says how they are
- * joined: "local" (one device: shared memory) or "wire" (two virtual hosts: RoCEv2 on loopback).
- * Every helper fails the running cmocka test when the library refuses something it must accept.
+ * Both ends live in one process and use only the public verbs API. VB_EDGE_TOPOLOGY says how they
+ * are joined: "local" (one device: shared memory) or "wire" (two virtual hosts: RoCEv2 on
+ * loopback). Every helper fails the running cmocka test when the library refuses something it must
+ * accept.
  */
 #ifndef VB_TESTS_EDGE_H
 #define VB_TESTS_EDGE_H
@@ -24,26 +25,26 @@
 
 #define EDGE_BUFFER (1u << 20)
 #define EDGE_ALL_ACCESS                                                                            \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |              \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
 struct edge_options {
-	enum ibv_qp_type type;	 /* 0: RC */
-	struct ibv_qp_cap cap;	 /* zeros: 16 requests, 4 SGEs, 64 bytes inline */
-	bool cap_is_exact;	 /* take cap as it stands, zeros too */
-	bool srq_at_b;		 /* b receives from an SRQ */
-	int qp_access;		 /* -1: none; 0: all */
-	int max_dest_rd_atomic;	 /* -1: none; 0: 4 */
-	int max_rd_atomic;	 /* -1: none; 0: 4 */
-	uint8_t timeout;	 /* 0: 14 */
-	int retry_cnt;		 /* -1: none; 0: 7 */
-	int rnr_retry;		 /* -1: none; 0: 7 */
-	uint8_t min_rnr_timer;	 /* 0: 1 (0.01 ms), unless rnr_timer_is_exact */
+	enum ibv_qp_type type;	/* 0: RC */
+	struct ibv_qp_cap cap;	/* zeros: 16 requests, 4 SGEs, 64 bytes inline */
+	bool cap_is_exact;	/* take cap as it stands, zeros too */
+	bool srq_at_b;		/* b receives from an SRQ */
+	int qp_access;		/* -1: none; 0: all */
+	int max_dest_rd_atomic; /* -1: none; 0: 4 */
+	int max_rd_atomic;	/* -1: none; 0: 4 */
+	uint8_t timeout;	/* 0: 14 */
+	int retry_cnt;		/* -1: none; 0: 7 */
+	int rnr_retry;		/* -1: none; 0: 7 */
+	uint8_t min_rnr_timer;	/* 0: 1 (0.01 ms), unless rnr_timer_is_exact */
 	bool rnr_timer_is_exact;
-	enum ibv_mtu mtu;	 /* 0: 1024 */
-	int gid_index;		 /* 0: index 1 (IPv4); -1: index 0 */
-	uint32_t cq_entries;	 /* 0: 256 */
-	bool leave_in_rtr;	 /* b stays in RTR */
+	enum ibv_mtu mtu;    /* 0: 1024 */
+	int gid_index;	     /* 0: index 1 (IPv4); -1: index 0 */
+	uint32_t cq_entries; /* 0: 256 */
+	bool leave_in_rtr;   /* b stays in RTR */
 };
 
 struct edge_end {
@@ -54,7 +55,7 @@ struct edge_end {
 	struct ibv_srq *srq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
-	uint8_t *buffer; /* EDGE_BUFFER bytes, page aligned */
+	uint8_t *buffer;   /* EDGE_BUFFER bytes, page aligned */
 	struct ibv_ah *ah; /* UD: to the other end */
 	union ibv_gid gid;
 };
@@ -79,8 +80,8 @@ struct ibv_wc edge_expect(struct ibv_cq *cq, uint64_t wr_id, enum ibv_wc_status 
 void edge_expect_none(struct ibv_cq *cq);
 
 void edge_post_recv(struct edge_end *end, uint64_t wr_id, uint32_t offset, uint32_t length);
-/* edge_post - a signalled request of one SGE [offset, offset + length) of from's buffer, at the same place
- * of to's where it has a remote address; returns what ibv_post_send returned. */
+/* edge_post - a signalled request of one SGE [offset, offset + length) of from's buffer, at the
+ * same place of to's where it has a remote address; returns what ibv_post_send returned. */
 int edge_post(struct edge_end *from, const struct edge_end *to, uint64_t wr_id,
 	      enum ibv_wr_opcode opcode, uint32_t offset, uint32_t length);
 double edge_seconds(void);

@@ -7,8 +7,8 @@
 #define THREADS 4
 #define ADDS 100000u
 
-static int post_atomic(struct edge_pair *pair, enum ibv_wr_opcode opcode, uint64_t at, uint32_t rkey,
-		       uint64_t compare_add, uint64_t swap, uint32_t length)
+static int post_atomic(struct edge_pair *pair, enum ibv_wr_opcode opcode, uint64_t at,
+		       uint32_t rkey, uint64_t compare_add, uint64_t swap, uint32_t length)
 {
 	struct ibv_sge sge = {(uintptr_t)pair->a.buffer, length, pair->a.mr->lkey};
 	struct ibv_send_wr *bad;
@@ -34,18 +34,21 @@ static void values_in_host_order(void **state)
 	old = (uint64_t *)(void *)pair.a.buffer;
 	*word = 0x0123456789abcdefull;
 	assert_int_equal(post_atomic(&pair, IBV_WR_ATOMIC_FETCH_AND_ADD, (uintptr_t)word,
-				     pair.b.mr->rkey, 0x10, 0, 8), 0);
+				     pair.b.mr->rkey, 0x10, 0, 8),
+			 0);
 	edge_expect(pair.a.cq, 1, IBV_WC_SUCCESS);
 	assert_true(*old == 0x0123456789abcdefull);
 	assert_true(*word == 0x0123456789abcdffull);
 
 	assert_int_equal(post_atomic(&pair, IBV_WR_ATOMIC_CMP_AND_SWP, (uintptr_t)word,
-				     pair.b.mr->rkey, 1, 2, 8), 0);
+				     pair.b.mr->rkey, 1, 2, 8),
+			 0);
 	edge_expect(pair.a.cq, 1, IBV_WC_SUCCESS);
 	assert_true(*old == 0x0123456789abcdffull); /* no match: unchanged */
 	assert_true(*word == 0x0123456789abcdffull);
 	assert_int_equal(post_atomic(&pair, IBV_WR_ATOMIC_CMP_AND_SWP, (uintptr_t)word,
-				     pair.b.mr->rkey, 0x0123456789abcdffull, 2, 8), 0);
+				     pair.b.mr->rkey, 0x0123456789abcdffull, 2, 8),
+			 0);
 	edge_expect(pair.a.cq, 1, IBV_WC_SUCCESS);
 	assert_true(*old == 0x0123456789abcdffull);
 	assert_true(*word == 2);
@@ -58,7 +61,8 @@ static void unaligned_is_invalid(void **state)
 
 	edge_open(&pair, &(struct edge_options){0});
 	assert_int_equal(post_atomic(&pair, IBV_WR_ATOMIC_FETCH_AND_ADD,
-				     (uintptr_t)pair.b.buffer + 4, pair.b.mr->rkey, 1, 0, 8), 0);
+				     (uintptr_t)pair.b.buffer + 4, pair.b.mr->rkey, 1, 0, 8),
+			 0);
 	edge_expect(pair.a.cq, 1, IBV_WC_REM_INV_REQ_ERR);
 	edge_close(&pair);
 }
@@ -73,7 +77,8 @@ static void region_without_the_right(void **state)
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
 	assert_non_null(mr);
 	assert_int_equal(post_atomic(&pair, IBV_WR_ATOMIC_FETCH_AND_ADD, (uintptr_t)pair.b.buffer,
-				     mr->rkey, 1, 0, 8), 0);
+				     mr->rkey, 1, 0, 8),
+			 0);
 	edge_expect(pair.a.cq, 1, IBV_WC_REM_ACCESS_ERR);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 	edge_close(&pair);
@@ -85,7 +90,8 @@ static void expect_invalid(const struct edge_options *options)
 
 	edge_open(&pair, options);
 	assert_int_equal(post_atomic(&pair, IBV_WR_ATOMIC_FETCH_AND_ADD, (uintptr_t)pair.b.buffer,
-				     pair.b.mr->rkey, 1, 0, 8), 0);
+				     pair.b.mr->rkey, 1, 0, 8),
+			 0);
 	edge_expect(pair.a.cq, 1, IBV_WC_REM_INV_REQ_ERR);
 	edge_close(&pair);
 }
@@ -103,9 +109,11 @@ static void other_lengths_are_refused(void **state)
 
 	edge_open(&pair, &(struct edge_options){0});
 	assert_int_equal(post_atomic(&pair, IBV_WR_ATOMIC_FETCH_AND_ADD, (uintptr_t)pair.b.buffer,
-				     pair.b.mr->rkey, 1, 0, 4), EINVAL);
+				     pair.b.mr->rkey, 1, 0, 4),
+			 EINVAL);
 	assert_int_equal(post_atomic(&pair, IBV_WR_ATOMIC_FETCH_AND_ADD, (uintptr_t)pair.b.buffer,
-				     pair.b.mr->rkey, 1, 0, 16), EINVAL);
+				     pair.b.mr->rkey, 1, 0, 16),
+			 EINVAL);
 	edge_expect_none(pair.a.cq);
 	edge_close(&pair);
 }
@@ -151,8 +159,8 @@ static void four_threads_sum_exactly(void **state)
 
 	word = 0;
 	for (int i = 0; i < THREADS; i++) {
-		edge_open(&adders[i].pair, &(struct edge_options){.max_rd_atomic = 8,
-								  .max_dest_rd_atomic = 8});
+		edge_open(&adders[i].pair,
+			  &(struct edge_options){.max_rd_atomic = 8, .max_dest_rd_atomic = 8});
 		mr[i] = ibv_reg_mr(adders[i].pair.b.pd, &word, 8, EDGE_ALL_ACCESS);
 		assert_non_null(mr[i]);
 		adders[i].target = (uintptr_t)&word;

@@ -60,20 +60,23 @@ static void local_protection(void **state)
 	edge_open(&pair, &(struct edge_options){0});
 	for (size_t i = 0; i < 3; i++) {
 		assert_int_equal(post_rdma(&pair, opcodes[i], ~pair.a.mr->lkey,
-					   address_in(&pair.b, 0), pair.b.mr->rkey, 16), 0);
+					   address_in(&pair.b, 0), pair.b.mr->rkey, 16),
+				 0);
 		edge_expect(pair.a.cq, 1, IBV_WC_LOC_PROT_ERR);
 		edge_reconnect(&pair);
 	}
 	/* The program's own rkey in place of the lkey is found out here, not on other machines. */
 	assert_int_equal(post_rdma(&pair, IBV_WR_RDMA_WRITE, pair.a.mr->rkey,
-				   address_in(&pair.b, 0), pair.b.mr->rkey, 16), 0);
+				   address_in(&pair.b, 0), pair.b.mr->rkey, 16),
+			 0);
 	edge_expect(pair.a.cq, 1, IBV_WC_LOC_PROT_ERR);
 	edge_reconnect(&pair);
 	/* READ into a region without LOCAL_WRITE. */
 	read_only = ibv_reg_mr(pair.a.pd, pair.a.buffer, 64, 0);
 	assert_non_null(read_only);
-	assert_int_equal(post_rdma(&pair, IBV_WR_RDMA_READ, read_only->lkey,
-				   address_in(&pair.b, 0), pair.b.mr->rkey, 16), 0);
+	assert_int_equal(post_rdma(&pair, IBV_WR_RDMA_READ, read_only->lkey, address_in(&pair.b, 0),
+				   pair.b.mr->rkey, 16),
+			 0);
 	edge_expect(pair.a.cq, 1, IBV_WC_LOC_PROT_ERR);
 	assert_int_equal(ibv_dereg_mr(read_only), 0);
 	edge_close(&pair);
@@ -177,9 +180,16 @@ static void fence_and_solicited(void **state)
 
 	struct ibv_sge sge = {(uintptr_t)pair.a.buffer, 8, pair.a.mr->lkey};
 	struct ibv_send_wr wr[2] = {
-		{.wr_id = 10, .next = &wr[1], .sg_list = &sge, .num_sge = 1,
-		 .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED},
-		{.wr_id = 11, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
+		{.wr_id = 10,
+		 .next = &wr[1],
+		 .sg_list = &sge,
+		 .num_sge = 1,
+		 .opcode = IBV_WR_SEND,
+		 .send_flags = IBV_SEND_SIGNALED},
+		{.wr_id = 11,
+		 .sg_list = &sge,
+		 .num_sge = 1,
+		 .opcode = IBV_WR_SEND,
 		 .send_flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE},
 	};
 
@@ -212,8 +222,8 @@ static void send_queue_drained(void **state)
 
 	edge_open(&pair, &(struct edge_options){0});
 	assert_int_equal(edge_post(&pair.a, &pair.b, 1, IBV_WR_RDMA_WRITE, 0, 4096), 0);
-	assert_int_equal(ibv_modify_qp(pair.a.qp, &attr,
-				       IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	assert_int_equal(ibv_modify_qp(pair.a.qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY),
+			 0);
 	expect_event(&pair.a, IBV_EVENT_SQ_DRAINED);
 	edge_expect(pair.a.cq, 1, IBV_WC_SUCCESS);
 	/* What is posted now waits for RTS. */

@@ -4,7 +4,8 @@
 
 #define RECV_AT 4096u
 
-static int post_inline(struct edge_pair *pair, struct ibv_sge *sges, int n, struct ibv_send_wr **bad)
+static int post_inline(struct edge_pair *pair, struct ibv_sge *sges, int n,
+		       struct ibv_send_wr **bad)
 {
 	struct ibv_send_wr wr = {
 		.wr_id = 7,
@@ -39,7 +40,8 @@ static void sum_is_what_counts(void **state)
 	for (uint32_t i = 0; i < cap; i++)
 		data[i] = (uint8_t)(i * 7 + 1);
 
-	/* The whole cap in four pieces with lkeys that do not exist; the buffer is reused at once. */
+	/* The whole cap in four pieces with lkeys that do not exist; the buffer is reused at once.
+	 */
 	struct ibv_sge sges[4] = {
 		{(uintptr_t)data, 1, 0xdeadbeef},
 		{(uintptr_t)data + 1, 0, 0},

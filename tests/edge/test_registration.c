@@ -13,7 +13,8 @@
 static void register_large(void)
 {
 	struct edge_pair pair;
-	void *memory = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *memory =
+		mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct ibv_mr *mr;
 
 	edge_open(&pair, &(struct edge_options){0});
@@ -38,7 +39,8 @@ static void as_nobody_without_locked_memory(void **state)
 			_exit(1);
 		if (geteuid() == 0 && (setgid(NOBODY) < 0 || setuid(NOBODY) < 0))
 			_exit(2);
-		register_large(); /* a failed assertion ends the child by longjmp or abort, never with 0 */
+		register_large(); /* a failed assertion ends the child by longjmp or abort, never
+				     with 0 */
 		_exit(0);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -53,8 +55,8 @@ static void odd_sizes_and_alignments(void **state)
 	edge_open(&pair, &(struct edge_options){0});
 	for (uint32_t i = 0; i < 64; i++) {
 		uint32_t offset = i * 37 + 1, length = i * i * 5 + i % 3;
-		struct ibv_mr *mr = ibv_reg_mr(pair.b.pd, pair.b.buffer + offset, length,
-					       EDGE_ALL_ACCESS);
+		struct ibv_mr *mr =
+			ibv_reg_mr(pair.b.pd, pair.b.buffer + offset, length, EDGE_ALL_ACCESS);
 
 		assert_non_null(mr);
 		assert_ptr_equal(mr->addr, pair.b.buffer + offset);
@@ -74,8 +76,8 @@ static void expect_refused(struct ibv_pd *pd, void *addr, size_t length, int acc
 static void unmapped_and_read_only(void **state)
 {
 	struct edge_pair pair;
-	uint8_t *memory = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			       -1, 0);
+	uint8_t *memory =
+		mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct ibv_mr *mr;
 
 	edge_open(&pair, &(struct edge_options){0});

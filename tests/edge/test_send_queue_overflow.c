@@ -36,7 +36,8 @@ static void overflow(void **state)
 	assert_in_range(depth, DEPTH, 2 * DEPTH);
 
 	/* depth unsignalled fit, one more does not; those before it were taken. */
-	assert_int_equal(ibv_post_send(pair.a.qp, make_chain(&pair.b, depth + 1, false), &bad), ENOMEM);
+	assert_int_equal(ibv_post_send(pair.a.qp, make_chain(&pair.b, depth + 1, false), &bad),
+			 ENOMEM);
 	assert_ptr_equal(bad, &chain[depth]);
 	/* Nothing completes, so that nothing comes back, however often one polls. */
 	edge_expect_none(pair.a.cq);
@@ -58,7 +59,8 @@ static void one_signalled_gives_all_back(void **state)
 	assert_int_equal(ibv_query_qp(pair.a.qp, &attr, IBV_QP_CAP, &init), 0);
 	depth = init.cap.max_send_wr;
 	for (int round = 0; round < 5; round++) {
-		assert_int_equal(ibv_post_send(pair.a.qp, make_chain(&pair.b, depth, true), &bad), 0);
+		assert_int_equal(ibv_post_send(pair.a.qp, make_chain(&pair.b, depth, true), &bad),
+				 0);
 		edge_expect(pair.a.cq, depth - 1, IBV_WC_SUCCESS);
 		edge_expect_none(pair.a.cq);
 	}
