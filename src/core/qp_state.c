@@ -27,157 +27,130 @@ struct move {
 
 /* RESET and ERR, reached from everywhere without any attribute, are not in the tables. */
 
+/* clang-format off */
 static const struct move rc_moves[VB_QPS_COUNT][VB_QPS_COUNT] = {
-	[VB_QPS_RESET][VB_QPS_INIT] =
-		{
-			.valid = true,
-			.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
-		},
-	[VB_QPS_INIT][VB_QPS_INIT] =
-		{
-			.valid = true,
-			.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
-		},
-	[VB_QPS_INIT][VB_QPS_RTR] =
-		{
-			.valid = true,
-			.required = VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN |
-				    VB_QP_MAX_DEST_RD_ATOMIC | VB_QP_MIN_RNR_TIMER,
-			.optional = VB_QP_ALT_PATH | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX,
-		},
-	[VB_QPS_RTR][VB_QPS_RTS] =
-		{
-			.valid = true,
-			.required = VB_QP_SQ_PSN | VB_QP_TIMEOUT | VB_QP_RETRY_CNT |
-				    VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC,
-			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER |
-				    MIGRATION,
-		},
-	[VB_QPS_RTS][VB_QPS_RTS] =
-		{
-			.valid = true,
-			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER |
-				    MIGRATION,
-		},
-	[VB_QPS_RTS][VB_QPS_SQD] =
-		{
-			.valid = true,
-			.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
-		},
-	[VB_QPS_SQD][VB_QPS_SQD] =
-		{
-			.valid = true,
-			.optional = VB_QP_PORT | VB_QP_AV | VB_QP_TIMEOUT | VB_QP_RETRY_CNT |
-				    VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC |
-				    VB_QP_MAX_DEST_RD_ATOMIC | VB_QP_ACCESS_FLAGS |
-				    VB_QP_PKEY_INDEX | VB_QP_MIN_RNR_TIMER | MIGRATION,
-		},
-	[VB_QPS_SQD][VB_QPS_RTS] =
-		{
-			.valid = true,
-			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER |
-				    MIGRATION,
-		},
+	[VB_QPS_RESET][VB_QPS_INIT] = {
+		.valid = true,
+		.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+	},
+	[VB_QPS_INIT][VB_QPS_INIT] = {
+		.valid = true,
+		.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+	},
+	[VB_QPS_INIT][VB_QPS_RTR] = {
+		.valid = true,
+		.required = VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN |
+			    VB_QP_MAX_DEST_RD_ATOMIC | VB_QP_MIN_RNR_TIMER,
+		.optional = VB_QP_ALT_PATH | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX,
+	},
+	[VB_QPS_RTR][VB_QPS_RTS] = {
+		.valid = true,
+		.required = VB_QP_SQ_PSN | VB_QP_TIMEOUT | VB_QP_RETRY_CNT | VB_QP_RNR_RETRY |
+			    VB_QP_MAX_QP_RD_ATOMIC,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER | MIGRATION,
+	},
+	[VB_QPS_RTS][VB_QPS_RTS] = {
+		.valid = true,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER | MIGRATION,
+	},
+	[VB_QPS_RTS][VB_QPS_SQD] = {
+		.valid = true,
+		.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
+	},
+	[VB_QPS_SQD][VB_QPS_SQD] = {
+		.valid = true,
+		.optional = VB_QP_PORT | VB_QP_AV | VB_QP_TIMEOUT | VB_QP_RETRY_CNT |
+			    VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC | VB_QP_MAX_DEST_RD_ATOMIC |
+			    VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX | VB_QP_MIN_RNR_TIMER | MIGRATION,
+	},
+	[VB_QPS_SQD][VB_QPS_RTS] = {
+		.valid = true,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER | MIGRATION,
+	},
 };
 
 static const struct move uc_moves[VB_QPS_COUNT][VB_QPS_COUNT] = {
-	[VB_QPS_RESET][VB_QPS_INIT] =
-		{
-			.valid = true,
-			.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
-		},
-	[VB_QPS_INIT][VB_QPS_INIT] =
-		{
-			.valid = true,
-			.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
-		},
-	[VB_QPS_INIT][VB_QPS_RTR] =
-		{
-			.valid = true,
-			.required = VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN,
-			.optional = VB_QP_ALT_PATH | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX,
-		},
-	[VB_QPS_RTR][VB_QPS_RTS] =
-		{
-			.valid = true,
-			.required = VB_QP_SQ_PSN,
-			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
-		},
-	[VB_QPS_RTS][VB_QPS_RTS] =
-		{
-			.valid = true,
-			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
-		},
-	[VB_QPS_RTS][VB_QPS_SQD] =
-		{
-			.valid = true,
-			.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
-		},
-	[VB_QPS_SQD][VB_QPS_SQD] =
-		{
-			.valid = true,
-			.optional = VB_QP_AV | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX | MIGRATION,
-		},
-	[VB_QPS_SQD][VB_QPS_RTS] =
-		{
-			.valid = true,
-			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
-		},
-	[VB_QPS_SQE][VB_QPS_RTS] =
-		{
-			.valid = true,
-			.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS,
-		},
+	[VB_QPS_RESET][VB_QPS_INIT] = {
+		.valid = true,
+		.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+	},
+	[VB_QPS_INIT][VB_QPS_INIT] = {
+		.valid = true,
+		.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+	},
+	[VB_QPS_INIT][VB_QPS_RTR] = {
+		.valid = true,
+		.required = VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN,
+		.optional = VB_QP_ALT_PATH | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX,
+	},
+	[VB_QPS_RTR][VB_QPS_RTS] = {
+		.valid = true,
+		.required = VB_QP_SQ_PSN,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
+	},
+	[VB_QPS_RTS][VB_QPS_RTS] = {
+		.valid = true,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
+	},
+	[VB_QPS_RTS][VB_QPS_SQD] = {
+		.valid = true,
+		.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
+	},
+	[VB_QPS_SQD][VB_QPS_SQD] = {
+		.valid = true,
+		.optional = VB_QP_AV | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX | MIGRATION,
+	},
+	[VB_QPS_SQD][VB_QPS_RTS] = {
+		.valid = true,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
+	},
+	[VB_QPS_SQE][VB_QPS_RTS] = {
+		.valid = true,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS,
+	},
 };
 
 static const struct move ud_moves[VB_QPS_COUNT][VB_QPS_COUNT] = {
-	[VB_QPS_RESET][VB_QPS_INIT] =
-		{
-			.valid = true,
-			.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_QKEY,
-		},
-	[VB_QPS_INIT][VB_QPS_INIT] =
-		{
-			.valid = true,
-			.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_QKEY,
-		},
-	[VB_QPS_INIT][VB_QPS_RTR] =
-		{
-			.valid = true,
-			.optional = VB_QP_PKEY_INDEX | VB_QP_QKEY,
-		},
-	[VB_QPS_RTR][VB_QPS_RTS] =
-		{
-			.valid = true,
-			.required = VB_QP_SQ_PSN,
-			.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
-		},
-	[VB_QPS_RTS][VB_QPS_RTS] =
-		{
-			.valid = true,
-			.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
-		},
-	[VB_QPS_RTS][VB_QPS_SQD] =
-		{
-			.valid = true,
-			.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
-		},
-	[VB_QPS_SQD][VB_QPS_SQD] =
-		{
-			.valid = true,
-			.optional = VB_QP_PKEY_INDEX | VB_QP_QKEY,
-		},
-	[VB_QPS_SQD][VB_QPS_RTS] =
-		{
-			.valid = true,
-			.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
-		},
-	[VB_QPS_SQE][VB_QPS_RTS] =
-		{
-			.valid = true,
-			.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
-		},
+	[VB_QPS_RESET][VB_QPS_INIT] = {
+		.valid = true,
+		.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_QKEY,
+	},
+	[VB_QPS_INIT][VB_QPS_INIT] = {
+		.valid = true,
+		.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_QKEY,
+	},
+	[VB_QPS_INIT][VB_QPS_RTR] = {
+		.valid = true,
+		.optional = VB_QP_PKEY_INDEX | VB_QP_QKEY,
+	},
+	[VB_QPS_RTR][VB_QPS_RTS] = {
+		.valid = true,
+		.required = VB_QP_SQ_PSN,
+		.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
+	},
+	[VB_QPS_RTS][VB_QPS_RTS] = {
+		.valid = true,
+		.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
+	},
+	[VB_QPS_RTS][VB_QPS_SQD] = {
+		.valid = true,
+		.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
+	},
+	[VB_QPS_SQD][VB_QPS_SQD] = {
+		.valid = true,
+		.optional = VB_QP_PKEY_INDEX | VB_QP_QKEY,
+	},
+	[VB_QPS_SQD][VB_QPS_RTS] = {
+		.valid = true,
+		.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
+	},
+	[VB_QPS_SQE][VB_QPS_RTS] = {
+		.valid = true,
+		.optional = VB_QP_CUR_STATE | VB_QP_QKEY,
+	},
 };
+
+/* clang-format on */
 
 static struct move find_move(enum vb_qp_type type, enum vb_qp_state from, enum vb_qp_state to)
 {
