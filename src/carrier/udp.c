@@ -152,7 +152,7 @@ static int check_config(const struct vb_udp_config *config)
 	    config->address_count > VB_UDP_ADDRESSES)
 		return -EINVAL;
 	for (unsigned int i = 0; i < config->address_count; i++) {
-		if (IN6_IS_ADDR_UNSPECIFIED(&config->addresses[i]))
+		if (vb_is_nowhere(&config->addresses[i]))
 			return -EINVAL;
 		for (unsigned int k = 0; k < i; k++) {
 			if (IN6_ARE_ADDR_EQUAL(&config->addresses[i], &config->addresses[k]) &&
@@ -282,7 +282,7 @@ int vb_udp_route(struct vb_carrier *carrier, struct vb_path *path, const struct 
 	if (from < 0)
 		return -EINVAL;
 	a = &udp->address[from];
-	if (vb_is_ipv4(address) != a->ipv4 || IN6_IS_ADDR_UNSPECIFIED(address))
+	if (vb_is_ipv4(address) != a->ipv4 || vb_is_nowhere(address))
 		return -EINVAL;
 	r.address = (unsigned int)from;
 	r.scope_id = scope_id ? scope_id : a->scope_id;

@@ -20,6 +20,15 @@ static inline bool vb_is_ipv4(const struct in6_addr *address)
 	return IN6_IS_ADDR_V4MAPPED(address);
 }
 
+/* vb_is_nowhere - the unspecified address of either kind. */
+static inline bool vb_is_nowhere(const struct in6_addr *address)
+{
+	static const uint8_t zero[4];
+
+	return vb_is_ipv4(address) ? memcmp(&address->s6_addr[12], zero, sizeof(zero)) == 0
+				   : IN6_IS_ADDR_UNSPECIFIED(address);
+}
+
 /* vb_sockaddr_fill - returns the bytes used. */
 static inline socklen_t vb_sockaddr_fill(union vb_sockaddr *out, const struct in6_addr *address,
 					 uint32_t scope_id, uint16_t port)
