@@ -106,8 +106,7 @@ void vb_cq_arm(struct vb_cq *cq, bool solicited_only)
 }
 
 /* The QP lost a completion: it cannot go on. But it is in the middle of something now, sending
- * perhaps or working through an acknowledgement; vb_qp_settle() puts it into ERR when that has
- * ended. */
+ * perhaps or working through an acknowledgement; vb_qp_settle() puts it into ERR at the end. */
 static void overrun(struct vb_cq *cq, struct vb_qp *qp)
 {
 	if (!cq->overrun) {

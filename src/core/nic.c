@@ -213,7 +213,7 @@ void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 		vb_ud_on_packet(qp, &h, payload, bytes, rx);
 		break;
 	}
-	vb_qp_check_if_enabled(qp);
+	vb_qp_settle(qp);
 }
 
 /* --- time and packets out ------------------------------------------------------------------------
@@ -229,7 +229,7 @@ static void expire_timers(struct vb_nic *nic, uint64_t now_ns)
 			vb_nic_make_ready(nic, qp);
 		}
 		vb_nic_arm_timer(nic, qp, vb_requester_deadline(qp));
-		vb_qp_check_if_enabled(qp);
+		vb_qp_settle(qp);
 	}
 }
 
@@ -242,7 +242,7 @@ static bool run_qp(struct vb_qp *qp, uint64_t now_ns)
 		more = vb_rc_responder_run(qp);
 	if (!qp->blocked)
 		more |= vb_requester_run(qp, now_ns);
-	vb_qp_check_if_enabled(qp);
+	vb_qp_settle(qp);
 	return more && !qp->blocked;
 }
 

@@ -162,7 +162,7 @@ int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr)
 		vb_qp_flush_sends(qp);
 	else
 		vb_nic_make_ready(qp->nic, qp);
-	vb_qp_check_if_enabled(qp);
+	vb_qp_settle(qp);
 	return 0;
 }
 
@@ -177,6 +177,6 @@ int vb_qp_post_recv(struct vb_qp *qp, const struct vb_recv_wr *wr)
 		return rc;
 	if (qp->state == VB_QPS_ERR)
 		vb_qp_flush(qp);
-	vb_qp_check_if_enabled(qp);
+	vb_qp_settle(qp);
 	return 0;
 }

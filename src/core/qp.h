@@ -237,6 +237,7 @@ struct vb_qp {
 	struct vb_responder resp;
 	struct vb_reason reason; /* first cause of its error */
 	bool fatal_raised, last_wqe_raised, sqd_notified;
+	bool cq_overran; /* a completion found no room: ERR when the entry under way ends */
 
 	struct vb_list ready_link; /* in nic->ready: it may have something to send */
 	bool blocked;		   /* the carrier had no room; in nic->blocked instead of ready */
@@ -283,6 +284,10 @@ int vb_qp_post_recv(struct vb_qp *qp, const struct vb_recv_wr *wr);
 /* vb_qp_take_recv - takes the oldest receive request, of the SRQ or the QP's own queue, into resp.recv and
  * sets resp.recv_held; raises the SRQ's limit event. False: none is posted. For the responders. */
 bool vb_qp_take_recv(struct vb_qp *qp);
+
+/* vb_qp_settle - ends each entry point that dealt with the QP: does what could not be done in the middle
+ * (ERR after a CQ overrun), then checks the invariants where that is enabled. */
+void vb_qp_settle(struct vb_qp *qp);
 
 /* vb_qp_check - asserts every invariant; after each entry point in debug builds and the simulator. */
 void vb_qp_check(const struct vb_qp *qp);

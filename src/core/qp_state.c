@@ -169,8 +169,7 @@ static struct move find_move(enum vb_qp_type type, enum vb_qp_state from, enum v
 	return (struct move){0};
 }
 
-/* --- judge: pure --------------------------------------------------------------------------------
- */
+/* --- judge: pure --------------------------------------------------------- */
 
 static bool judge_move(const struct vb_qp *qp, const struct vb_qp_attr *attr, uint32_t mask,
 		       enum vb_qp_state to)
@@ -225,8 +224,7 @@ static bool judge_values(const struct vb_qp_attr *attr, uint32_t mask)
 	return !(mask & VB_QP_ALT_PATH);
 }
 
-/* --- apply ---------------------------------------------------------------------------------------
- */
+/* --- apply --------------------------------------------------------------- */
 
 static void release_path(struct vb_qp *qp)
 {
@@ -336,8 +334,7 @@ int vb_qp_modify(struct vb_qp *qp, const struct vb_qp_attr *attr, uint32_t mask)
 	return 0;
 }
 
-/* --- the state -----------------------------------------------------------------------------------
- */
+/* --- the state ----------------------------------------------------------- */
 
 static void enter_reset(struct vb_qp *qp)
 {
@@ -364,6 +361,8 @@ static void enter_rts(struct vb_qp *qp, enum vb_qp_state from)
 	/* From SQD and SQE the queue goes on where it was. */
 	if (from == VB_QPS_RTR)
 		vb_requester_start(qp);
+	else if (from == VB_QPS_SQE)
+		qp->reason = (struct vb_reason){0}; /* that error is over */
 	vb_nic_make_ready(qp->nic, qp);
 }
 
@@ -384,11 +383,10 @@ void vb_qp_set_state(struct vb_qp *qp, enum vb_qp_state state)
 
 	if (state == from && state != VB_QPS_RESET)
 		return;
-	/* Only RESET leads out of ERR: a failed send of UC may have overrun its CQ on the way to
-	 * SQE. */
+	/* Only RESET leads out of ERR. */
 	if (from == VB_QPS_ERR && state != VB_QPS_RESET)
 		return;
-	/* First, so that what follows (a flush into a full CQ) finds the QP where it is going. */
+	/* First, so that what follows finds the QP where it is going. */
 	qp->state = state;
 	switch (state) {
 	case VB_QPS_RESET:
@@ -414,4 +412,13 @@ void vb_qp_set_state(struct vb_qp *qp, enum vb_qp_state state)
 		break;
 	}
 	tell_changed(qp);
+}
+
+void vb_qp_settle(struct vb_qp *qp)
+{
+	if (qp->cq_overran) {
+		qp->cq_overran = false;
+		vb_qp_set_state(qp, VB_QPS_ERR);
+	}
+	vb_qp_check_if_enabled(qp);
 }

@@ -13,7 +13,6 @@ static const char *const names[VB_CHECK_COUNT] = {
 	[VB_CHECK_SGE_RIGHTS] = "sge-rights",
 	[VB_CHECK_MESSAGE_TOO_LONG] = "message-too-long",
 	[VB_CHECK_NO_RD_ATOMIC] = "no-rd-atomic",
-	[VB_CHECK_NO_RD_ATOMIC] = "no-rd-atomic",
 	[VB_CHECK_FLUSHED] = "flushed",
 	[VB_CHECK_RECV_TOO_SHORT] = "receive-too-short",
 	[VB_CHECK_REQ_OPCODE_ORDER] = "request-opcode-order",
