@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * face.h - the objects behind libibverbs.so.1.
+ *
+ * The face is thin: it checks arguments, translates between the public structs of <infiniband/verbs.h>
+ * and the core's, and keeps what the verbs ask for beyond the core: event queues with their
+ * descriptors, and who must be acknowledged before an object may go. Each public struct is the first
+ * member of ours, so that a program's pointer is our pointer.
+ *
+ *      program -> ibv_qp                          vb_qp.user -> vb_face_qp
+ *                 (vb_face_qp.ex.qp_base)         vb_face_qp.core -> vb_qp
+ *
+ * Locks, outermost first: the engine's, the list of contexts, a context's, an event queue's. The
+ * mutexes inside the public structs guard what the header puts beside them.
+ *
+ * A context lives until it is closed and its last object is destroyed: closing a device with live
+ * objects destroys their cores, and the shells that programs still hold refuse with EIO.
+ */
+#ifndef VB_VERBS_FACE_H
+#define VB_VERBS_FACE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the header declares is what the library exports. */
+#pragma GCC visibility push(default)
+#include <infiniband/verbs.h>
+#pragma GCC visibility pop
+
+#include "base/list.h"
+#include "host/host.h"
+#include "verbs/events.h"
+
+#define VB_EXPORT __attribute__((visibility("default")))
+
+#define VB_PORT 1u	  /* the only port of a device */
+#define VB_POLL_BATCH 16 /* completions taken from the engine at a time */
+
+/* Providers know their own devices by a pointer just behind the public struct: it must read as NULL. */
+#define VB_FACE_DEVICE_PAD 512u
+
+struct vb_face_device {
+	struct ibv_device ibv;
+	uint8_t zero[VB_FACE_DEVICE_PAD];
+	struct vb_device *host;
+};
+
+/* In the order in which closing a device takes them down. */
+enum vb_face_kind {
+	VB_FACE_QP,
+	VB_FACE_AH,
+	VB_FACE_SRQ,
+	VB_FACE_CQ,
+	VB_FACE_MR,
+	VB_FACE_PD,
+	VB_FACE_KINDS,
+};
+
+/* In every object: its place in its context's lists. */
+struct vb_face_object {
+	struct vb_list link;
+	struct vb_face_context *context;
+};
+
+struct vb_face_context {
+	struct vb_engine *engine; /* NULL once closed */
+	struct vb_list link;	  /* in the list of open contexts */
+	pthread_mutex_t lock;	  /* objects, references */
+	struct vb_list objects[VB_FACE_KINDS];
+	unsigned int references; /* the program's, and one for each object */
+	struct vb_event_queue async;
+	struct vb_async_source device_fatal, port_active;
+	struct verbs_context verbs; /* last: it ends with the public ibv_context */
+};
+
+struct vb_face_channel {
+	struct ibv_comp_channel ibv;
+	struct vb_event_queue queue;
+};
+
+struct vb_face_pd {
+	struct ibv_pd ibv;
+	struct vb_face_object object;
+	struct vb_engine *engine;
+	struct vb_pd *core;
+};
+
+struct vb_face_mr {
+	struct ibv_mr ibv;
+	struct vb_face_object object;
+	struct vb_engine *engine;
+	struct vb_mr *core;
+};
+
+struct vb_face_cq {
+	struct ibv_cq_ex ex; /* begins with the members of struct ibv_cq */
+	struct vb_engine *engine;
+	struct vb_cq *core;
+	struct vb_cqe current; /* what the iterator of cq_ex.c stands on */
+	struct vb_face_object object;
+	struct vb_event_source completion;
+	struct vb_async_source overrun;
+};
+
+struct vb_face_srq {
+	struct ibv_srq ibv;
+	struct vb_engine *engine;
+	struct vb_srq *core;
+	struct vb_face_object object;
+	struct vb_async_source error, limit;
+};
+
+struct vb_face_ah {
+	struct ibv_ah ibv;
+	struct vb_face_object object;
+	struct vb_engine *engine;
+	struct vb_ah *core;
+};
+
+enum vb_qp_source {
+	VB_QP_SOURCE_FATAL,
+	VB_QP_SOURCE_REQ_ERR,
+	VB_QP_SOURCE_ACCESS_ERR,
+	VB_QP_SOURCE_COMM_EST,
+	VB_QP_SOURCE_SQ_DRAINED,
+	VB_QP_SOURCE_LAST_WQE,
+	VB_QP_SOURCES,
+};
+
+struct vb_face_qp {
+	struct ibv_qp_ex ex;
+	struct vb_engine *engine;
+	struct vb_qp *core;
+	struct vb_builder *builder; /* qp_ex.c; NULL for a QP made without send_ops_flags */
+	int sq_sig_all;
+	struct vb_face_object object;
+	struct vb_async_source events[VB_QP_SOURCES];
+};
+
+static inline struct vb_face_context *vb_face_context(struct ibv_context *context)
+{
+	return vb_container_of(context, struct vb_face_context, verbs.context);
+}
+
+static inline struct vb_face_pd *vb_face_pd(struct ibv_pd *pd)
+{
+	return vb_container_of(pd, struct vb_face_pd, ibv);
+}
+
+static inline struct vb_face_cq *vb_face_cq(struct ibv_cq *cq)
+{
+	return (struct vb_face_cq *)cq;
+}
+
+static inline struct vb_face_srq *vb_face_srq(struct ibv_srq *srq)
+{
+	return vb_container_of(srq, struct vb_face_srq, ibv);
+}
+
+static inline struct vb_face_qp *vb_face_qp(struct ibv_qp *qp)
+{
+	return vb_container_of(qp, struct vb_face_qp, ex.qp_base);
+}
+
+/* vb_face_enter - the engine of an object; false once its device is closed, or in a forked child. */
+static inline bool vb_face_enter(struct vb_engine *engine)
+{
+	return engine && vb_engine_enter(engine);
+}
+
+/* --- device.c, context.c ------------------------------------------------------------------------ */
+/* vb_face_setup - hands our hooks to the host, once. */
+void vb_face_setup(void);
+struct vb_device *vb_face_host_device(struct ibv_context *context);
+/* vb_face_add, vb_face_remove - an object begins and ends to hold its context. */
+void vb_face_add(struct ibv_context *context, struct vb_face_object *object, enum vb_face_kind kind);
+void vb_face_remove(struct vb_face_object *object);
+/* vb_face_handle - a number for a public handle field. */
+uint32_t vb_face_handle(void);
+
+/* --- teardown: what closing a device does to objects that are still alive ------------------------ */
+void vb_face_qp_close(struct vb_face_qp *qp);
+void vb_face_ah_close(struct vb_face_ah *ah);
+void vb_face_srq_close(struct vb_face_srq *srq);
+void vb_face_cq_close(struct vb_face_cq *cq);
+void vb_face_mr_close(struct vb_face_mr *mr); /* outside the engine, the others inside */
+void vb_face_pd_close(struct vb_face_pd *pd);
+
+/* --- query.c ------------------------------------------------------------------------------------ */
+int vb_face_query_device_ex(struct ibv_context *context,
+			    const struct ibv_query_device_ex_input *input,
+			    struct ibv_device_attr_ex *attr, size_t size);
+int vb_face_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+		       size_t size);
+/* vb_face_query_gid_type - ibv_query_gid_type of the private nodes. 0, or -1 with errno. */
+int vb_face_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index,
+			   int *type);
+int vb_face_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
+
+/* --- cq.c, cq_ex.c ------------------------------------------------------------------------------ */
+int vb_face_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+int vb_face_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+struct vb_face_cq *vb_face_cq_create(struct ibv_context *context, uint32_t entries, void *user,
+				     struct ibv_comp_channel *channel, uint32_t vector);
+struct ibv_cq_ex *vb_face_create_cq_ex(struct ibv_context *context,
+				       struct ibv_cq_init_attr_ex *attr);
+
+/* --- qp.c, qp_ex.c, post.c, srq.c ---------------------------------------------------------------- */
+struct ibv_qp *vb_face_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+/* vb_builder_create - the ibv_wr_* functions of a QP. 0 or -ENOMEM, -EINVAL, -EOPNOTSUPP. */
+int vb_builder_create(struct vb_face_qp *qp, uint64_t operations);
+void vb_builder_destroy(struct vb_builder *builder);
+int vb_face_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int vb_face_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int vb_face_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+struct ibv_srq *vb_face_create_srq_ex(struct ibv_context *context,
+				      struct ibv_srq_init_attr_ex *attr);
+
+/* --- ah.c --------------------------------------------------------------------------------------- */
+void vb_face_ah_attr_to_core(const struct ibv_ah_attr *from, struct vb_ah_attr *to);
+void vb_face_ah_attr_from_core(const struct vb_ah_attr *from, struct ibv_ah_attr *to);
+/* vb_face_ah_core - NULL for NULL. */
+static inline struct vb_ah *vb_face_ah_core(struct ibv_ah *ah)
+{
+	return ah ? vb_container_of(ah, struct vb_face_ah, ibv)->core : NULL;
+}
+
+/* --- async.c ------------------------------------------------------------------------------------ */
+extern const struct vb_host_hooks vb_face_hooks;
+void vb_face_async_init(struct vb_async_source *source, enum ibv_event_type type);
+/* vb_face_contexts_* - the open contexts, for events that concern the whole device. */
+void vb_face_contexts_add(struct vb_face_context *context);
+void vb_face_contexts_remove(struct vb_face_context *context);
+
+#endif

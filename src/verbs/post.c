@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * post.c - posting work requests: the hot path from the program to the core.
+ *
+ * One call takes the engine once, whatever the length of the list, and lets it work once.
+ */
+#include <endian.h>
+#include <errno.h>
+
+#include "verbs/face.h"
+
+#define SAME(core, verbs) _Static_assert((int)(core) == (int)(verbs), #core)
+SAME(VB_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE);
+SAME(VB_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM);
+SAME(VB_WR_SEND, IBV_WR_SEND);
+SAME(VB_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_IMM);
+SAME(VB_WR_RDMA_READ, IBV_WR_RDMA_READ);
+SAME(VB_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_CMP_AND_SWP);
+SAME(VB_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_FETCH_AND_ADD);
+SAME(VB_SEND_FENCE, IBV_SEND_FENCE);
+SAME(VB_SEND_SIGNALED, IBV_SEND_SIGNALED);
+SAME(VB_SEND_SOLICITED, IBV_SEND_SOLICITED);
+SAME(VB_SEND_INLINE, IBV_SEND_INLINE);
+_Static_assert(sizeof(struct vb_sge) == sizeof(struct ibv_sge) &&
+	       offsetof(struct vb_sge, addr) == offsetof(struct ibv_sge, addr) &&
+	       offsetof(struct vb_sge, length) == offsetof(struct ibv_sge, length) &&
+	       offsetof(struct vb_sge, lkey) == offsetof(struct ibv_sge, lkey), "struct ibv_sge");
+
+#define VB_SEND_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
+
+/* A negative count becomes a huge one, which the core refuses. */
+static inline bool sges_are_sane(const struct ibv_sge *list, int count)
+{
+	return list || count == 0;
+}
+
+static inline int post_one(struct vb_face_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct vb_send_wr core;
+
+	if (wr->send_flags & ~(unsigned int)VB_SEND_FLAGS ||
+	    (unsigned int)wr->opcode > IBV_WR_ATOMIC_FETCH_AND_ADD ||
+	    !sges_are_sane(wr->sg_list, wr->num_sge))
+		return -EINVAL;
+	core.wr_id = wr->wr_id;
+	core.sges = (const struct vb_sge *)wr->sg_list;
+	core.num_sge = (uint32_t)wr->num_sge;
+	core.opcode = (enum vb_wr_opcode)wr->opcode;
+	core.flags = wr->send_flags;
+	core.imm = be32toh(wr->imm_data);
+	if (qp->ex.qp_base.qp_type == IBV_QPT_UD) {
+		if (!wr->wr.ud.ah)
+			return -EINVAL;
+		core.remote_addr = 0;
+		core.rkey = 0;
+		core.ah = vb_face_ah_core(wr->wr.ud.ah);
+		core.remote_qpn = wr->wr.ud.remote_qpn;
+		core.remote_qkey = wr->wr.ud.remote_qkey;
+	} else {
+		/* The address lies at the same place for RDMA and atomics, the key does not. */
+		core.ah = NULL;
+		core.remote_addr = wr->wr.rdma.remote_addr;
+		core.rkey = wr->wr.rdma.rkey;
+	}
+	if (wr->opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) {
+		core.rkey = wr->wr.atomic.rkey;
+		core.compare_add = wr->wr.atomic.compare_add;
+		core.swap = wr->wr.atomic.swap;
+	}
+	return vb_qp_post_send(qp->core, &core);
+}
+
+int vb_face_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct vb_face_qp *qp = vb_face_qp(ibv);
+	int error = 0;
+
+	if (!wr)
+		return 0;
+	if (!vb_face_enter(qp->engine)) {
+		*bad = wr;
+		return EIO;
+	}
+	for (; wr; wr = wr->next) {
+		error = post_one(qp, wr);
+		if (error) {
+			*bad = wr;
+			break;
+		}
+	}
+	vb_engine_pump(qp->engine);
+	vb_engine_leave(qp->engine);
+	return -error;
+}
+
+static inline bool receive_to_core(const struct ibv_recv_wr *wr, struct vb_recv_wr *core)
+{
+	core->wr_id = wr->wr_id;
+	core->sges = (const struct vb_sge *)wr->sg_list;
+	core->num_sge = (uint32_t)wr->num_sge;
+	return sges_are_sane(wr->sg_list, wr->num_sge);
+}
+
+int vb_face_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct vb_face_qp *qp = vb_face_qp(ibv);
+	struct vb_recv_wr core;
+	int error = 0;
+
+	if (!wr)
+		return 0;
+	if (!vb_face_enter(qp->engine)) {
+		*bad = wr;
+		return EIO;
+	}
+	for (; wr; wr = wr->next) {
+		error = receive_to_core(wr, &core) ? vb_qp_post_recv(qp->core, &core) : -EINVAL;
+		if (error) {
+			*bad = wr;
+			break;
+		}
+	}
+	vb_engine_pump(qp->engine);
+	vb_engine_leave(qp->engine);
+	return -error;
+}
+
+int vb_face_post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct vb_face_srq *srq = vb_face_srq(ibv);
+	struct vb_recv_wr core;
+	int error = 0;
+
+	if (!wr)
+		return 0;
+	if (!vb_face_enter(srq->engine)) {
+		*bad = wr;
+		return EIO;
+	}
+	for (; wr; wr = wr->next) {
+		error = receive_to_core(wr, &core) ? vb_srq_post(srq->core, &core) : -EINVAL;
+		if (error) {
+			*bad = wr;
+			break;
+		}
+	}
+	vb_engine_pump(srq->engine);
+	vb_engine_leave(srq->engine);
+	return -error;
+}

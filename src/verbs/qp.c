@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* qp.c - queue pairs: create, modify, query, destroy. Which move needs what is the core's table. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs/face.h"
+
+#define SAME(core, verbs) _Static_assert((int)(core) == (int)(verbs), #core)
+SAME(VB_QPT_RC, IBV_QPT_RC);
+SAME(VB_QPT_UC, IBV_QPT_UC);
+SAME(VB_QPT_UD, IBV_QPT_UD);
+SAME(VB_QPS_RESET, IBV_QPS_RESET);
+SAME(VB_QPS_INIT, IBV_QPS_INIT);
+SAME(VB_QPS_RTR, IBV_QPS_RTR);
+SAME(VB_QPS_RTS, IBV_QPS_RTS);
+SAME(VB_QPS_SQD, IBV_QPS_SQD);
+SAME(VB_QPS_SQE, IBV_QPS_SQE);
+SAME(VB_QPS_ERR, IBV_QPS_ERR);
+SAME(VB_MTU_256, IBV_MTU_256);
+SAME(VB_MTU_4096, IBV_MTU_4096);
+SAME(VB_QP_STATE, IBV_QP_STATE);
+SAME(VB_QP_CUR_STATE, IBV_QP_CUR_STATE);
+SAME(VB_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EN_SQD_ASYNC_NOTIFY);
+SAME(VB_QP_ACCESS_FLAGS, IBV_QP_ACCESS_FLAGS);
+SAME(VB_QP_PKEY_INDEX, IBV_QP_PKEY_INDEX);
+SAME(VB_QP_PORT, IBV_QP_PORT);
+SAME(VB_QP_QKEY, IBV_QP_QKEY);
+SAME(VB_QP_AV, IBV_QP_AV);
+SAME(VB_QP_PATH_MTU, IBV_QP_PATH_MTU);
+SAME(VB_QP_TIMEOUT, IBV_QP_TIMEOUT);
+SAME(VB_QP_RETRY_CNT, IBV_QP_RETRY_CNT);
+SAME(VB_QP_RNR_RETRY, IBV_QP_RNR_RETRY);
+SAME(VB_QP_RQ_PSN, IBV_QP_RQ_PSN);
+SAME(VB_QP_MAX_QP_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC);
+SAME(VB_QP_ALT_PATH, IBV_QP_ALT_PATH);
+SAME(VB_QP_MIN_RNR_TIMER, IBV_QP_MIN_RNR_TIMER);
+SAME(VB_QP_SQ_PSN, IBV_QP_SQ_PSN);
+SAME(VB_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_DEST_RD_ATOMIC);
+SAME(VB_QP_PATH_MIG_STATE, IBV_QP_PATH_MIG_STATE);
+SAME(VB_QP_CAP, IBV_QP_CAP);
+SAME(VB_QP_DEST_QPN, IBV_QP_DEST_QPN);
+SAME(VB_QP_RATE_LIMIT, IBV_QP_RATE_LIMIT);
+SAME(VB_EVENT_CQ_ERR, IBV_EVENT_CQ_ERR);
+SAME(VB_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_QP_LAST_WQE_REACHED);
+SAME(VB_EVENT_SRQ_LIMIT_REACHED, IBV_EVENT_SRQ_LIMIT_REACHED);
+
+#define VB_KNOWN_QP_ATTR                                                                           \
+	(((IBV_QP_DEST_QPN << 1) - 1) | IBV_QP_RATE_LIMIT)
+
+static const enum ibv_event_type event_types[VB_QP_SOURCES] = {
+	[VB_QP_SOURCE_FATAL] = IBV_EVENT_QP_FATAL,
+	[VB_QP_SOURCE_REQ_ERR] = IBV_EVENT_QP_REQ_ERR,
+	[VB_QP_SOURCE_ACCESS_ERR] = IBV_EVENT_QP_ACCESS_ERR,
+	[VB_QP_SOURCE_COMM_EST] = IBV_EVENT_COMM_EST,
+	[VB_QP_SOURCE_SQ_DRAINED] = IBV_EVENT_SQ_DRAINED,
+	[VB_QP_SOURCE_LAST_WQE] = IBV_EVENT_QP_LAST_WQE_REACHED,
+};
+
+static void caps_to_core(const struct ibv_qp_cap *from, struct vb_qp_cap *to)
+{
+	to->max_send_wr = from->max_send_wr;
+	to->max_recv_wr = from->max_recv_wr;
+	to->max_send_sge = from->max_send_sge;
+	to->max_recv_sge = from->max_recv_sge;
+	to->max_inline_data = from->max_inline_data;
+}
+
+static void caps_from_core(const struct vb_qp_cap *from, struct ibv_qp_cap *to)
+{
+	to->max_send_wr = from->max_send_wr;
+	to->max_recv_wr = from->max_recv_wr;
+	to->max_send_sge = from->max_send_sge;
+	to->max_recv_sge = from->max_recv_sge;
+	to->max_inline_data = from->max_inline_data;
+}
+
+static int check_create(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
+{
+	if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC &&
+	    attr->qp_type != IBV_QPT_UD)
+		return -EOPNOTSUPP;
+	if (!pd || !attr->send_cq || !attr->recv_cq)
+		return -EINVAL;
+	if (attr->send_cq->context != pd->context || attr->recv_cq->context != pd->context)
+		return -EINVAL;
+	if (attr->srq && attr->srq->context != pd->context)
+		return -EINVAL;
+	return 0;
+}
+
+static void init_shell(struct vb_face_qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp *ibv = &qp->ex.qp_base;
+	int i;
+
+	ibv->context = pd->context;
+	ibv->qp_context = attr->qp_context;
+	ibv->pd = pd;
+	ibv->send_cq = attr->send_cq;
+	ibv->recv_cq = attr->recv_cq;
+	ibv->srq = attr->srq;
+	ibv->handle = vb_face_handle();
+	ibv->state = IBV_QPS_RESET;
+	ibv->qp_type = attr->qp_type;
+	pthread_mutex_init(&ibv->mutex, NULL);
+	pthread_cond_init(&ibv->cond, NULL);
+	qp->sq_sig_all = attr->sq_sig_all;
+	qp->object.context = vb_face_context(pd->context);
+	for (i = 0; i < VB_QP_SOURCES; i++) {
+		vb_face_async_init(&qp->events[i], event_types[i]);
+		qp->events[i].event.element.qp = ibv;
+	}
+}
+
+static void free_shell(struct vb_face_qp *qp)
+{
+	vb_builder_destroy(qp->builder);
+	pthread_mutex_destroy(&qp->ex.qp_base.mutex);
+	pthread_cond_destroy(&qp->ex.qp_base.cond);
+	free(qp);
+}
+
+/* 0 or -errno. */
+static int create_core(struct vb_face_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct vb_engine *engine = vb_face_pd(pd)->engine;
+	struct vb_qp_init init = {
+		.type = (enum vb_qp_type)attr->qp_type,
+		.srq = attr->srq ? vb_face_srq(attr->srq)->core : NULL,
+		.send_cq = vb_face_cq(attr->send_cq)->core,
+		.recv_cq = vb_face_cq(attr->recv_cq)->core,
+		.sq_sig_all = attr->sq_sig_all != 0,
+		.user = qp,
+	};
+	int error = 0;
+
+	caps_to_core(&attr->cap, &init.cap);
+	if (!vb_face_enter(engine))
+		return -EIO;
+	qp->core = vb_qp_create(vb_face_pd(pd)->core, &init);
+	if (!qp->core)
+		error = -errno;
+	else
+		qp->ex.qp_base.qp_num = qp->core->qpn;
+	vb_engine_leave(engine);
+	if (error)
+		return error;
+	qp->engine = engine;
+	caps_from_core(&init.cap, &attr->cap);
+	return 0;
+}
+
+static struct vb_face_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct vb_face_qp *qp;
+	int error = check_create(pd, attr);
+
+	if (error) {
+		errno = -error;
+		return NULL;
+	}
+	qp = calloc(1, sizeof(*qp));
+	if (!qp) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	init_shell(qp, pd, attr);
+	error = create_core(qp, pd, attr);
+	if (error) {
+		free_shell(qp);
+		errno = -error;
+		return NULL;
+	}
+	vb_face_add(pd->context, &qp->object, VB_FACE_QP);
+	return qp;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct vb_face_qp *qp = create(pd, attr);
+
+	return qp ? &qp->ex.qp_base : NULL;
+}
+
+/* The extended struct begins with the members of the plain one. */
+_Static_assert(offsetof(struct ibv_qp_init_attr_ex, sq_sig_all) ==
+	       offsetof(struct ibv_qp_init_attr, sq_sig_all), "struct ibv_qp_init_attr_ex");
+
+struct ibv_qp *vb_face_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	uint32_t known = (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS << 1) - 1;
+	uint32_t done = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+			IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	struct vb_face_qp *qp;
+	int error;
+
+	if (attr->comp_mask & ~known || !(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd ||
+	    attr->pd->context != context) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (attr->comp_mask & ~done ||
+	    (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	qp = create(attr->pd, (struct ibv_qp_init_attr *)attr);
+	if (!qp || !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
+		return qp ? &qp->ex.qp_base : NULL;
+	error = vb_builder_create(qp, attr->send_ops_flags);
+	if (error) {
+		ibv_destroy_qp(&qp->ex.qp_base);
+		errno = -error;
+		return NULL;
+	}
+	return &qp->ex.qp_base;
+}
+
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *ibv)
+{
+	struct vb_face_qp *qp = vb_face_qp(ibv);
+
+	return qp->builder ? &qp->ex : NULL;
+}
+
+int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
+{
+	struct vb_face_qp *qp = vb_face_qp(ibv);
+	struct vb_qp_attr core = {
+		.qp_state = (enum vb_qp_state)attr->qp_state,
+		.cur_qp_state = (enum vb_qp_state)attr->cur_qp_state,
+		.path_mtu = (enum vb_mtu)attr->path_mtu,
+		.path_mig_state = attr->path_mig_state,
+		.qkey = attr->qkey,
+		.rq_psn = attr->rq_psn,
+		.sq_psn = attr->sq_psn,
+		.dest_qpn = attr->dest_qp_num,
+		.access_flags = attr->qp_access_flags,
+		.pkey_index = attr->pkey_index,
+		.en_sqd_async_notify = attr->en_sqd_async_notify != 0,
+		.max_rd_atomic = attr->max_rd_atomic,
+		.max_dest_rd_atomic = attr->max_dest_rd_atomic,
+		.min_rnr_timer = attr->min_rnr_timer,
+		.port_num = attr->port_num,
+		.timeout = attr->timeout,
+		.retry_cnt = attr->retry_cnt,
+		.rnr_retry = attr->rnr_retry,
+	};
+	int error;
+
+	if (mask & ~(int)VB_KNOWN_QP_ATTR)
+		return EINVAL;
+	if (mask & IBV_QP_AV)
+		vb_face_ah_attr_to_core(&attr->ah_attr, &core.ah);
+	if (!vb_face_enter(qp->engine))
+		return EIO;
+	error = vb_qp_modify(qp->core, &core, (uint32_t)mask);
+	ibv->state = (enum ibv_qp_state)qp->core->state;
+	vb_engine_pump(qp->engine);
+	vb_engine_leave(qp->engine);
+	return -error;
+}
+
+static void fill_attr(const struct vb_qp_attr *core, struct ibv_qp_attr *attr)
+{
+	*attr = (struct ibv_qp_attr){
+		.qp_state = (enum ibv_qp_state)core->qp_state,
+		.cur_qp_state = (enum ibv_qp_state)core->cur_qp_state,
+		.path_mtu = (enum ibv_mtu)core->path_mtu,
+		.path_mig_state = (enum ibv_mig_state)core->path_mig_state,
+		.qkey = core->qkey,
+		.rq_psn = core->rq_psn,
+		.sq_psn = core->sq_psn,
+		.dest_qp_num = core->dest_qpn,
+		.qp_access_flags = core->access_flags,
+		.pkey_index = core->pkey_index,
+		.en_sqd_async_notify = core->en_sqd_async_notify,
+		.sq_draining = core->sq_draining,
+		.max_rd_atomic = core->max_rd_atomic,
+		.max_dest_rd_atomic = core->max_dest_rd_atomic,
+		.min_rnr_timer = core->min_rnr_timer,
+		.port_num = core->port_num,
+		.timeout = core->timeout,
+		.retry_cnt = core->retry_cnt,
+		.rnr_retry = core->rnr_retry,
+	};
+	vb_face_ah_attr_from_core(&core->ah, &attr->ah_attr);
+}
+
+/* The mask is a hint: everything is cheap, so everything is returned. */
+int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init_attr)
+{
+	struct vb_face_qp *qp = vb_face_qp(ibv);
+	struct vb_qp_attr core;
+	struct vb_qp_cap caps;
+
+	if (!vb_face_enter(qp->engine))
+		return EIO;
+	vb_qp_query(qp->core, &core);
+	caps = qp->core->cap;
+	vb_engine_leave(qp->engine);
+
+	fill_attr(&core, attr);
+	caps_from_core(&caps, &attr->cap);
+	ibv->state = attr->qp_state;
+	*init_attr = (struct ibv_qp_init_attr){
+		.qp_context = ibv->qp_context,
+		.send_cq = ibv->send_cq,
+		.recv_cq = ibv->recv_cq,
+		.srq = ibv->srq,
+		.cap = attr->cap,
+		.qp_type = ibv->qp_type,
+		.sq_sig_all = qp->sq_sig_all,
+	};
+	return 0;
+}
+
+int ibv_destroy_qp(struct ibv_qp *ibv)
+{
+	struct vb_face_qp *qp = vb_face_qp(ibv);
+	uint32_t taken = 0;
+	int i;
+
+	if (vb_face_enter(qp->engine)) {
+		vb_qp_destroy(qp->core);
+		vb_engine_leave(qp->engine);
+	}
+	for (i = 0; i < VB_QP_SOURCES; i++)
+		taken += vb_event_forget(&qp->object.context->async, &qp->events[i].source);
+	pthread_mutex_lock(&ibv->mutex);
+	while (ibv->events_completed != taken)
+		pthread_cond_wait(&ibv->cond, &ibv->mutex);
+	pthread_mutex_unlock(&ibv->mutex);
+	vb_face_remove(&qp->object);
+	free_shell(qp);
+	return 0;
+}
+
+void vb_face_qp_close(struct vb_face_qp *qp)
+{
+	vb_qp_destroy(qp->core);
+	qp->core = NULL;
+	qp->engine = NULL;
+}
+
+/* --- what this library answers for every QP ------------------------------------------------------- */
+
+/* A repeated packet writes its bytes again: nothing is promised. */
+int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+	return 0;
+}
+
+int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	return EOPNOTSUPP;
+}
+
+int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	return EOPNOTSUPP;
+}
+
+int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	return EOPNOTSUPP;
+}
+
+int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	return EOPNOTSUPP;
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * qp_ex.c - posting by function calls (ibv_wr_post(3)).
+ *
+ * Between ibv_wr_start and ibv_wr_complete the requests are only collected; complete posts all of
+ * them or, when one is wrong or there is no room, none. The QP's builder is locked in between, not
+ * the engine: a program may take its time. The first error is kept and returned by complete.
+ *
+ *      requests   one for each operation, naming its first SGE
+ *      sges       of all requests, in order
+ *      bytes      inline data; an inline SGE holds an offset into it until complete, since the
+ *                 array may move while it grows
+ *
+ * The arrays grow to what a program uses in one batch and stay.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs/face.h"
+
+#define VB_BUILDER_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED)
+
+struct vb_built {
+	struct vb_send_wr wr;
+	uint32_t first_sge;
+};
+
+struct vb_builder {
+	pthread_mutex_t lock; /* held from start to complete or abort */
+	int error;
+	struct vb_qp_cap cap;
+	uint64_t operations; /* enum ibv_qp_create_send_ops_flags that the QP's type has */
+	bool needs_address;  /* UD */
+	struct vb_built *requests;
+	struct vb_sge *sges;
+	uint8_t *bytes;
+	uint32_t request_count, request_room;
+	uint32_t sge_count, sge_room;
+	uint32_t byte_count, byte_room;
+};
+
+static inline struct vb_builder *builder_of(struct ibv_qp_ex *ex)
+{
+	return vb_container_of(ex, struct vb_face_qp, ex)->builder;
+}
+
+/* Room for need elements in all, or NULL with the error kept. */
+static void *grow(struct vb_builder *b, void *array, uint32_t *room, uint32_t need, size_t size)
+{
+	uint32_t more = *room ? *room : 16;
+	void *grown;
+
+	while (more < need)
+		more *= 2;
+	grown = realloc(array, more * size);
+	if (grown)
+		*room = more;
+	else
+		b->error = ENOMEM;
+	return grown;
+}
+
+static bool reserve_sges(struct vb_builder *b, uint32_t n)
+{
+	void *grown;
+
+	if (b->sge_count + n <= b->sge_room)
+		return true;
+	grown = grow(b, b->sges, &b->sge_room, b->sge_count + n, sizeof(*b->sges));
+	if (grown)
+		b->sges = grown;
+	return grown;
+}
+
+static bool reserve_bytes(struct vb_builder *b, uint32_t n)
+{
+	void *grown;
+
+	if (b->byte_count + n <= b->byte_room)
+		return true;
+	grown = grow(b, b->bytes, &b->byte_room, b->byte_count + n, 1);
+	if (grown)
+		b->bytes = grown;
+	return grown;
+}
+
+/* --- one function for each operation ------------------------------------------------------------- */
+
+/* A new request with what all have in common; NULL once an error is kept. */
+static struct vb_send_wr *begin(struct ibv_qp_ex *ex, enum vb_wr_opcode opcode)
+{
+	struct vb_builder *b = builder_of(ex);
+	struct vb_built *built;
+
+	if (b->error)
+		return NULL;
+	if (ex->wr_flags & ~(unsigned int)(VB_BUILDER_FLAGS | IBV_SEND_INLINE) ||
+	    !(b->operations >> opcode & 1)) {
+		b->error = EINVAL;
+		return NULL;
+	}
+	if (b->request_count == b->cap.max_send_wr) {
+		b->error = ENOMEM;
+		return NULL;
+	}
+	if (b->request_count == b->request_room) {
+		built = grow(b, b->requests, &b->request_room, b->request_count + 1,
+			     sizeof(*built));
+		if (!built)
+			return NULL;
+		b->requests = built;
+	}
+	built = &b->requests[b->request_count++];
+	built->wr = (struct vb_send_wr){
+		.wr_id = ex->wr_id,
+		.opcode = opcode,
+		.flags = ex->wr_flags & VB_BUILDER_FLAGS,
+	};
+	built->first_sge = b->sge_count;
+	return &built->wr;
+}
+
+static void wr_send(struct ibv_qp_ex *ex)
+{
+	begin(ex, VB_WR_SEND);
+}
+
+static void wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
+{
+	struct vb_send_wr *wr = begin(ex, VB_WR_SEND_WITH_IMM);
+
+	if (wr)
+		wr->imm = be32toh(imm);
+}
+
+static void begin_remote(struct ibv_qp_ex *ex, enum vb_wr_opcode opcode, uint32_t rkey,
+			 uint64_t remote_addr, uint32_t imm)
+{
+	struct vb_send_wr *wr = begin(ex, opcode);
+
+	if (!wr)
+		return;
+	wr->rkey = rkey;
+	wr->remote_addr = remote_addr;
+	wr->imm = imm;
+}
+
+static void wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
+{
+	begin_remote(ex, VB_WR_RDMA_WRITE, rkey, remote_addr, 0);
+}
+
+static void wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, __be32 imm)
+{
+	begin_remote(ex, VB_WR_RDMA_WRITE_WITH_IMM, rkey, remote_addr, be32toh(imm));
+}
+
+static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
+{
+	begin_remote(ex, VB_WR_RDMA_READ, rkey, remote_addr, 0);
+}
+
+static void begin_atomic(struct ibv_qp_ex *ex, enum vb_wr_opcode opcode, uint32_t rkey,
+			 uint64_t remote_addr, uint64_t compare_add, uint64_t swap)
+{
+	struct vb_send_wr *wr = begin(ex, opcode);
+
+	if (!wr)
+		return;
+	wr->rkey = rkey;
+	wr->remote_addr = remote_addr;
+	wr->compare_add = compare_add;
+	wr->swap = swap;
+}
+
+static void wr_atomic_cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+			      uint64_t compare, uint64_t swap)
+{
+	begin_atomic(ex, VB_WR_ATOMIC_CMP_AND_SWP, rkey, remote_addr, compare, swap);
+}
+
+static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+				uint64_t add)
+{
+	begin_atomic(ex, VB_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr, add, 0);
+}
+
+/* --- setters: they complete the latest request --------------------------------------------------- */
+
+static struct vb_send_wr *latest(struct vb_builder *b)
+{
+	if (!b->error && !b->request_count)
+		b->error = EINVAL;
+	return b->error ? NULL : &b->requests[b->request_count - 1].wr;
+}
+
+static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn,
+			   uint32_t remote_qkey)
+{
+	struct vb_send_wr *wr = latest(builder_of(ex));
+
+	if (!wr)
+		return;
+	wr->ah = vb_face_ah_core(ah);
+	wr->remote_qpn = remote_qpn;
+	wr->remote_qkey = remote_qkey;
+}
+
+static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *list)
+{
+	struct vb_builder *b = builder_of(ex);
+	struct vb_send_wr *wr = latest(b);
+
+	if (!wr)
+		return;
+	if (num_sge > b->cap.max_send_sge || wr->num_sge) {
+		b->error = EINVAL;
+		return;
+	}
+	if (!num_sge || !reserve_sges(b, (uint32_t)num_sge))
+		return;
+	memcpy(&b->sges[b->sge_count], list, num_sge * sizeof(*list));
+	b->sge_count += (uint32_t)num_sge;
+	wr->num_sge = (uint32_t)num_sge;
+}
+
+static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
+{
+	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
+
+	wr_set_sge_list(ex, 1, &sge);
+}
+
+static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
+				    const struct ibv_data_buf *list)
+{
+	struct vb_builder *b = builder_of(ex);
+	struct vb_send_wr *wr = latest(b);
+	uint32_t total = 0;
+	size_t i;
+
+	if (!wr)
+		return;
+	for (i = 0; i < num_buf; i++) {
+		/* Judged before it is added: total never exceeds the cap. */
+		if (list[i].length > b->cap.max_inline_data - total) {
+			b->error = EINVAL;
+			return;
+		}
+		total += (uint32_t)list[i].length;
+	}
+	if (wr->num_sge) {
+		b->error = EINVAL;
+		return;
+	}
+	if (!reserve_sges(b, 1) || !reserve_bytes(b, total))
+		return;
+	b->sges[b->sge_count++] = (struct vb_sge){ .addr = b->byte_count, .length = total };
+	for (i = 0; i < num_buf; i++) {
+		if (list[i].length)
+			memcpy(b->bytes + b->byte_count, list[i].addr, list[i].length);
+		b->byte_count += (uint32_t)list[i].length;
+	}
+	wr->num_sge = 1;
+	wr->flags |= VB_SEND_INLINE;
+}
+
+static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
+{
+	struct ibv_data_buf buffer = { .addr = addr, .length = length };
+
+	wr_set_inline_data_list(ex, 1, &buffer);
+}
+
+/* --- the critical region -------------------------------------------------------------------------- */
+
+static void wr_start(struct ibv_qp_ex *ex)
+{
+	struct vb_builder *b = builder_of(ex);
+
+	pthread_mutex_lock(&b->lock);
+	b->error = 0;
+	b->request_count = 0;
+	b->sge_count = 0;
+	b->byte_count = 0;
+}
+
+static void wr_abort(struct ibv_qp_ex *ex)
+{
+	pthread_mutex_unlock(&builder_of(ex)->lock);
+}
+
+/* Inside the engine. What can still be wrong behind these checks (the QP's state) is wrong for the first
+ * request already. */
+static int post_all(struct vb_qp *core, struct vb_builder *b)
+{
+	uint32_t i, used = core->sq_head - core->sq_free;
+	int error;
+
+	if (b->request_count > core->cap.max_send_wr - used)
+		return -ENOMEM;
+	for (i = 0; b->needs_address && i < b->request_count; i++)
+		if (!b->requests[i].wr.ah)
+			return -EINVAL;
+	for (i = 0; i < b->request_count; i++) {
+		struct vb_built *built = &b->requests[i];
+
+		built->wr.sges = &b->sges[built->first_sge];
+		if (built->wr.flags & VB_SEND_INLINE)
+			b->sges[built->first_sge].addr += (uintptr_t)b->bytes;
+		error = vb_qp_post_send(core, &built->wr);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int wr_complete(struct ibv_qp_ex *ex)
+{
+	struct vb_face_qp *qp = vb_container_of(ex, struct vb_face_qp, ex);
+	struct vb_builder *b = qp->builder;
+	int error = b->error;
+
+	if (!error && b->request_count) {
+		if (vb_face_enter(qp->engine)) {
+			error = -post_all(qp->core, b);
+			vb_engine_pump(qp->engine);
+			vb_engine_leave(qp->engine);
+		} else {
+			error = EIO;
+		}
+	}
+	pthread_mutex_unlock(&b->lock);
+	return error;
+}
+
+/* --- create and destroy ---------------------------------------------------------------------------- */
+
+#define VB_SEND_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
+#define VB_WRITE_OPS (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+#define VB_READ_OPS                                                                                \
+	(IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                            \
+	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+
+/* An operation's flag is the bit of its opcode. */
+_Static_assert(IBV_QP_EX_WITH_RDMA_WRITE == 1 << VB_WR_RDMA_WRITE &&
+	       IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM == 1 << VB_WR_RDMA_WRITE_WITH_IMM &&
+	       IBV_QP_EX_WITH_SEND == 1 << VB_WR_SEND &&
+	       IBV_QP_EX_WITH_SEND_WITH_IMM == 1 << VB_WR_SEND_WITH_IMM &&
+	       IBV_QP_EX_WITH_RDMA_READ == 1 << VB_WR_RDMA_READ &&
+	       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP == 1 << VB_WR_ATOMIC_CMP_AND_SWP &&
+	       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD == 1 << VB_WR_ATOMIC_FETCH_AND_ADD,
+	       "send_ops_flags");
+
+static uint64_t supported_operations(enum ibv_qp_type type)
+{
+	uint64_t operations = VB_SEND_OPS;
+
+	if (type != IBV_QPT_UD)
+		operations |= VB_WRITE_OPS;
+	if (type == IBV_QPT_RC)
+		operations |= VB_READ_OPS;
+	return operations;
+}
+
+int vb_builder_create(struct vb_face_qp *qp, uint64_t operations)
+{
+	struct ibv_qp_ex *ex = &qp->ex;
+	struct vb_builder *b;
+
+	if (operations & ~supported_operations(ex->qp_base.qp_type))
+		return -EOPNOTSUPP;
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return -ENOMEM;
+	pthread_mutex_init(&b->lock, NULL);
+	b->cap = qp->core->cap;
+	b->operations = supported_operations(ex->qp_base.qp_type);
+	b->needs_address = ex->qp_base.qp_type == IBV_QPT_UD;
+	ex->wr_send = wr_send;
+	ex->wr_send_imm = wr_send_imm;
+	ex->wr_rdma_write = wr_rdma_write;
+	ex->wr_rdma_write_imm = wr_rdma_write_imm;
+	ex->wr_rdma_read = wr_rdma_read;
+	ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+	ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	ex->wr_set_ud_addr = wr_set_ud_addr;
+	ex->wr_set_sge = wr_set_sge;
+	ex->wr_set_sge_list = wr_set_sge_list;
+	ex->wr_set_inline_data = wr_set_inline_data;
+	ex->wr_set_inline_data_list = wr_set_inline_data_list;
+	ex->wr_start = wr_start;
+	ex->wr_complete = wr_complete;
+	ex->wr_abort = wr_abort;
+	qp->builder = b;
+	return 0;
+}
+
+void vb_builder_destroy(struct vb_builder *b)
+{
+	if (!b)
+		return;
+	pthread_mutex_destroy(&b->lock);
+	free(b->requests);
+	free(b->sges);
+	free(b->bytes);
+	free(b);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* srq.c - shared receive queues of the basic type. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "verbs/face.h"
+
+static void init_shell(struct vb_face_srq *srq, struct ibv_pd *pd, void *user)
+{
+	srq->ibv.context = pd->context;
+	srq->ibv.srq_context = user;
+	srq->ibv.pd = pd;
+	srq->ibv.handle = vb_face_handle();
+	pthread_mutex_init(&srq->ibv.mutex, NULL);
+	pthread_cond_init(&srq->ibv.cond, NULL);
+	srq->object.context = vb_face_context(pd->context);
+	vb_face_async_init(&srq->error, IBV_EVENT_SRQ_ERR);
+	vb_face_async_init(&srq->limit, IBV_EVENT_SRQ_LIMIT_REACHED);
+	srq->error.event.element.srq = &srq->ibv;
+	srq->limit.event.element.srq = &srq->ibv;
+}
+
+static void free_shell(struct vb_face_srq *srq)
+{
+	pthread_mutex_destroy(&srq->ibv.mutex);
+	pthread_cond_destroy(&srq->ibv.cond);
+	free(srq);
+}
+
+/* srq_limit is ignored here: it is armed by ibv_modify_srq(3) only. */
+struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv_pd, struct ibv_srq_init_attr *attr)
+{
+	struct vb_face_pd *pd = vb_face_pd(ibv_pd);
+	struct vb_face_srq *srq = calloc(1, sizeof(*srq));
+	int error;
+
+	if (!srq) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	init_shell(srq, ibv_pd, attr->srq_context);
+	if (!vb_face_enter(pd->engine)) {
+		free_shell(srq);
+		errno = EIO;
+		return NULL;
+	}
+	srq->core = vb_srq_create(pd->core, attr->attr.max_wr, attr->attr.max_sge, 0, srq);
+	error = errno;
+	if (srq->core) {
+		attr->attr.max_wr = srq->core->rq.max_wr;
+		attr->attr.max_sge = srq->core->rq.max_sge;
+	}
+	vb_engine_leave(pd->engine);
+	if (!srq->core) {
+		free_shell(srq);
+		errno = error;
+		return NULL;
+	}
+	srq->engine = pd->engine;
+	vb_face_add(ibv_pd->context, &srq->object, VB_FACE_SRQ);
+	return &srq->ibv;
+}
+
+/* What the header's inline function does not send to ibv_create_srq: a mask without PD, XRC, tags. */
+struct ibv_srq *vb_face_create_srq_ex(struct ibv_context *context,
+				      struct ibv_srq_init_attr_ex *attr)
+{
+	uint32_t known = IBV_SRQ_INIT_ATTR_RESERVED - 1;
+
+	if (attr->comp_mask & ~known || !(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD))
+		errno = EINVAL;
+	else
+		errno = EOPNOTSUPP;
+	return NULL;
+}
+
+int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr, int mask)
+{
+	struct vb_face_srq *srq = vb_face_srq(ibv);
+	uint32_t max_wr;
+	int error = 0;
+
+	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		return EINVAL;
+	if (!vb_face_enter(srq->engine))
+		return EIO;
+	/* All or nothing: the limit is judged against the size to come. */
+	max_wr = mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->core->rq.max_wr;
+	if (mask & IBV_SRQ_LIMIT && attr->srq_limit > max_wr)
+		error = -EINVAL;
+	if (!error && mask & IBV_SRQ_MAX_WR)
+		error = vb_srq_resize(srq->core, attr->max_wr);
+	if (!error && mask & IBV_SRQ_LIMIT)
+		error = vb_srq_set_limit(srq->core, attr->srq_limit);
+	vb_engine_leave(srq->engine);
+	return -error;
+}
+
+int ibv_query_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr)
+{
+	struct vb_face_srq *srq = vb_face_srq(ibv);
+
+	if (!vb_face_enter(srq->engine))
+		return EIO;
+	attr->max_wr = srq->core->rq.max_wr;
+	attr->max_sge = srq->core->rq.max_sge;
+	attr->srq_limit = srq->core->limit;
+	vb_engine_leave(srq->engine);
+	return 0;
+}
+
+int ibv_destroy_srq(struct ibv_srq *ibv)
+{
+	struct vb_face_srq *srq = vb_face_srq(ibv);
+	struct vb_event_queue *async = &srq->object.context->async;
+	uint32_t taken;
+	int error = 0;
+
+	if (vb_face_enter(srq->engine)) {
+		error = vb_srq_destroy(srq->core);
+		vb_engine_leave(srq->engine);
+	}
+	if (error)
+		return -error;
+	taken = vb_event_forget(async, &srq->error.source);
+	taken += vb_event_forget(async, &srq->limit.source);
+	pthread_mutex_lock(&ibv->mutex);
+	while (ibv->events_completed != taken)
+		pthread_cond_wait(&ibv->cond, &ibv->mutex);
+	pthread_mutex_unlock(&ibv->mutex);
+	vb_face_remove(&srq->object);
+	free_shell(srq);
+	return 0;
+}
+
+void vb_face_srq_close(struct vb_face_srq *srq)
+{
+	vb_srq_destroy(srq->core);
+	srq->core = NULL;
+	srq->engine = NULL;
+}
