@@ -40,11 +40,11 @@ static void add(size_t i, const char *ifname, uint32_t ifindex, const char *addr
 		uint32_t mtu)
 {
 	machine[i] = (struct vb_ifaddr){
-	    .address = ip(address),
-	    .ifindex = ifindex,
-	    .mtu = mtu,
-	    .up = up,
-	    .loopback = ifindex == 1,
+		.address = ip(address),
+		.ifindex = ifindex,
+		.mtu = mtu,
+		.up = up,
+		.loopback = ifindex == 1,
 	};
 	strcpy(machine[i].ifname, ifname);
 }
@@ -208,10 +208,10 @@ static void virtual_hosts(void **state)
 static void refusals(void **state)
 {
 	static const char *const wrong[][2] = {
-	    {"127.0.0.2", "10.9.9.9"},					   /* not this machine's */
-	    {"127.0.0.2", "fd09::1"},	       {"127.0.0.2", "127.0.0.2"}, /* twice */
-	    {"10.0.0.1", "fd00::2"}, /* one host by two names */
-	    {"fd02::1", "fe80::fc:ff:fe00:2"},
+		{"127.0.0.2", "10.9.9.9"}, /* not this machine's */
+		{"127.0.0.2", "fd09::1"},	   {"127.0.0.2", "127.0.0.2"}, /* twice */
+		{"10.0.0.1", "fd00::2"}, /* one host by two names */
+		{"fd02::1", "fe80::fc:ff:fe00:2"},
 	};
 
 	for (size_t i = 0; i < VB_ARRAY_SIZE(wrong); i++) {
@@ -305,19 +305,19 @@ static void real_machine(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup(default_is_first_up, build_machine),
-	    cmocka_unit_test_setup(real_interface, build_machine),
-	    cmocka_unit_test_setup(named_by_ipv6, build_machine),
-	    cmocka_unit_test_setup(further_ipv4_is_alone, build_machine),
-	    cmocka_unit_test_setup(ipv4_only, build_machine),
-	    cmocka_unit_test_setup(ipv6_only, build_machine),
-	    cmocka_unit_test_setup(virtual_hosts, build_machine),
-	    cmocka_unit_test_setup(refusals, build_machine),
-	    cmocka_unit_test_setup(path_mtus, build_machine),
-	    cmocka_unit_test_setup(ownership, build_machine),
-	    cmocka_unit_test(gids_and_addresses),
-	    cmocka_unit_test(kinds_of_address),
-	    cmocka_unit_test(real_machine),
+		cmocka_unit_test_setup(default_is_first_up, build_machine),
+		cmocka_unit_test_setup(real_interface, build_machine),
+		cmocka_unit_test_setup(named_by_ipv6, build_machine),
+		cmocka_unit_test_setup(further_ipv4_is_alone, build_machine),
+		cmocka_unit_test_setup(ipv4_only, build_machine),
+		cmocka_unit_test_setup(ipv6_only, build_machine),
+		cmocka_unit_test_setup(virtual_hosts, build_machine),
+		cmocka_unit_test_setup(refusals, build_machine),
+		cmocka_unit_test_setup(path_mtus, build_machine),
+		cmocka_unit_test_setup(ownership, build_machine),
+		cmocka_unit_test(gids_and_addresses),
+		cmocka_unit_test(kinds_of_address),
+		cmocka_unit_test(real_machine),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ static size_t page;
 static uint8_t *layout(void)
 {
 	uint8_t *base =
-	    mmap(NULL, 6 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, 6 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	assert_true(base != MAP_FAILED);
 	assert_int_equal(mprotect(base + 2 * page, page, PROT_READ), 0);
@@ -117,8 +117,8 @@ static void usual_memory(void **state)
 static void many_mappings(void **state)
 {
 	size_t pages = 1000;
-	uint8_t *base =
-	    mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *base = mmap(NULL, pages * page, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	assert_true(base != MAP_FAILED);
 	for (size_t i = 0; i < pages; i += 2)
@@ -136,7 +136,7 @@ static void locks_nothing(void **state)
 	const struct rlimit none = {0, 0};
 	size_t size = 8u << 20;
 	uint8_t *base =
-	    mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	unsigned char *in_core = malloc(size / page);
 
 	assert_true(base != MAP_FAILED);
@@ -153,10 +153,10 @@ static void locks_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(rights),	     cmocka_unit_test(holes),
-	    cmocka_unit_test(odd_sizes),     cmocka_unit_test(nothing_and_everything),
-	    cmocka_unit_test(usual_memory),  cmocka_unit_test(many_mappings),
-	    cmocka_unit_test(locks_nothing),
+		cmocka_unit_test(rights),	 cmocka_unit_test(holes),
+		cmocka_unit_test(odd_sizes),	 cmocka_unit_test(nothing_and_everything),
+		cmocka_unit_test(usual_memory),	 cmocka_unit_test(many_mappings),
+		cmocka_unit_test(locks_nothing),
 	};
 
 	page = (size_t)sysconf(_SC_PAGESIZE);

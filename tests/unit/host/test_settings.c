@@ -70,29 +70,29 @@ static void wrong_values(void **state)
 	static const struct {
 		const char *name, *value;
 	} wrong[] = {
-	    {"VERBENA_EQUAL_KEYS", "2"},
-	    {"VERBENA_EQUAL_KEYS", "yes"},
-	    {"VERBENA_LOCAL", "-1"},
-	    {"VERBENA_LOCAL", "00"},
-	    {"VERBENA_LOCAL", " 1"},
-	    {"VERBENA_DIRECT", "on"},
-	    {"VERBENA_ADDR", "eth0"},
-	    {"VERBENA_ADDR", "10.0.0.256"},
-	    {"VERBENA_ADDR", "10.0.0.1:4791"},
-	    {"VERBENA_ADDR", "10.0.0.1,,10.0.0.2"},
-	    {"VERBENA_ADDR", "10.0.0.1,"},
-	    {"VERBENA_ADDR", ","},
-	    {"VERBENA_ADDR", "10.0.0.1 10.0.0.2"},
-	    {"VERBENA_ADDR", "0.0.0.0"},
-	    {"VERBENA_ADDR", "224.0.0.1"},
-	    {"VERBENA_ADDR", "255.255.255.255"},
-	    {"VERBENA_ADDR", "::"},
-	    {"VERBENA_ADDR", "ff02::1"},
-	    {"VERBENA_ADDR", "fe80::1%no-such-if"},
-	    {"VERBENA_ADDR", "fd00::1%lo"},
-	    {"VERBENA_ADDR", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5,127.0.0.6,"
-			     "127.0.0.7,127.0.0.8,127.0.0.9,127.0.0.10,127.0.0.11,127.0.0.12,"
-			     "127.0.0.13,127.0.0.14,127.0.0.15,127.0.0.16,127.0.0.17"},
+		{"VERBENA_EQUAL_KEYS", "2"},
+		{"VERBENA_EQUAL_KEYS", "yes"},
+		{"VERBENA_LOCAL", "-1"},
+		{"VERBENA_LOCAL", "00"},
+		{"VERBENA_LOCAL", " 1"},
+		{"VERBENA_DIRECT", "on"},
+		{"VERBENA_ADDR", "eth0"},
+		{"VERBENA_ADDR", "10.0.0.256"},
+		{"VERBENA_ADDR", "10.0.0.1:4791"},
+		{"VERBENA_ADDR", "10.0.0.1,,10.0.0.2"},
+		{"VERBENA_ADDR", "10.0.0.1,"},
+		{"VERBENA_ADDR", ","},
+		{"VERBENA_ADDR", "10.0.0.1 10.0.0.2"},
+		{"VERBENA_ADDR", "0.0.0.0"},
+		{"VERBENA_ADDR", "224.0.0.1"},
+		{"VERBENA_ADDR", "255.255.255.255"},
+		{"VERBENA_ADDR", "::"},
+		{"VERBENA_ADDR", "ff02::1"},
+		{"VERBENA_ADDR", "fe80::1%no-such-if"},
+		{"VERBENA_ADDR", "fd00::1%lo"},
+		{"VERBENA_ADDR", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.5,127.0.0.6,"
+				 "127.0.0.7,127.0.0.8,127.0.0.9,127.0.0.10,127.0.0.11,127.0.0.12,"
+				 "127.0.0.13,127.0.0.14,127.0.0.15,127.0.0.16,127.0.0.17"},
 	};
 
 	for (size_t i = 0; i < VB_ARRAY_SIZE(wrong); i++) {
@@ -142,6 +142,18 @@ static void addresses(void **state)
 	free(said);
 }
 
+static void as_many_as_devices(void **state)
+{
+	struct vb_settings settings;
+	char *said, list[16 * 16] = "";
+
+	for (int i = 1; i <= 16; i++)
+		sprintf(list + strlen(list), "%s127.0.0.%d", i > 1 ? "," : "", i);
+	assert_int_equal(read_with("VERBENA_ADDR", list, &settings, &said), 0);
+	assert_int_equal(settings.address_count, 16);
+	free(said);
+}
+
 static void switches(void **state)
 {
 	struct vb_settings settings;
@@ -163,9 +175,10 @@ static void switches(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(defaults),	    cmocka_unit_test(empty_is_default),
-	    cmocka_unit_test(wrong_values), cmocka_unit_test(very_long_value),
-	    cmocka_unit_test(addresses),    cmocka_unit_test(switches),
+		cmocka_unit_test(defaults),	cmocka_unit_test(empty_is_default),
+		cmocka_unit_test(wrong_values), cmocka_unit_test(very_long_value),
+		cmocka_unit_test(addresses),	cmocka_unit_test(as_many_as_devices),
+		cmocka_unit_test(switches),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
