@@ -24,7 +24,7 @@ struct fake {
 	unsigned int changes; /* qp_changed */
 	int paths;	      /* resolved and not released */
 	unsigned int tx_count;
-	struct vb_headers tx_headers;	/* of the last packet */
+	struct vb_headers tx_headers; /* of the last packet */
 	uint8_t tx_payload[FAKE_PAYLOAD];
 	uint32_t tx_bytes;
 	/* how it answers */
@@ -260,6 +260,24 @@ static inline void fake_bring_to(struct vb_qp *qp, enum vb_qp_state state)
 	else if (state == VB_QPS_SQE)
 		vb_qp_set_state(qp, state);
 	assert_int_equal(qp->state, state);
+}
+
+/* The peer acknowledges everything up to psn. */
+static inline void fake_ack(struct fake *f, struct vb_qp *qp, uint32_t psn)
+{
+	const struct vb_headers h = {
+		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_ACK),
+		.pkey = VB_DEFAULT_PKEY,
+		.qpn = qp->qpn,
+		.psn = psn,
+		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT},
+	};
+	uint8_t packet[VB_HEADERS_MAX];
+	int bytes = vb_headers_encode(&h, packet, sizeof(packet));
+	const struct vb_rx rx = {.data = packet, .size = (size_t)bytes, .src = qp->path.dgid};
+
+	assert_true(bytes > 0);
+	vb_nic_rx(f->nic, &rx, f->nic->now_ns);
 }
 
 #endif

@@ -217,7 +217,7 @@ static void post_sends(struct vb_qp *qp, uint64_t n)
 	}
 }
 
-/* The overflow comes in the middle of sending, and the QP's flush completes into the same full CQ. */
+/* The overflow comes in the middle of sending; the QP's flush completes into the same full CQ. */
 static void test_overrun_while_sending(void **state)
 {
 	const struct vb_recv_wr recv = {0};
@@ -239,13 +239,6 @@ static void test_overrun_while_sending(void **state)
 /* One acknowledgement completes more requests than there is room for. */
 static void test_overrun_while_acknowledged(void **state)
 {
-	struct vb_headers h = {
-		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_ACK),
-		.pkey = VB_DEFAULT_PKEY,
-		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT},
-	};
-	uint8_t packet[VB_HEADERS_MAX];
-	struct vb_rx rx = {.data = packet};
 	struct fake_qp q;
 	struct fake fake;
 
@@ -255,11 +248,7 @@ static void test_overrun_while_acknowledged(void **state)
 	post_sends(q.qp, 4);
 	vb_nic_run(fake.nic, 1);
 	assert_int_equal(fake.tx_count, 4);
-	h.qpn = q.qp->qpn;
-	h.psn = q.qp->attr.sq_psn + 2; /* the last one is still under way */
-	rx.size = (size_t)vb_headers_encode(&h, packet, sizeof(packet));
-	rx.src = q.qp->path.dgid;
-	vb_nic_rx(fake.nic, &rx, 2);
+	fake_ack(&fake, q.qp, q.qp->attr.sq_psn + 2); /* the last one is still under way */
 	assert_overrun(&fake, &q, 1);
 	assert_polls(q.cq, 0, 1);
 	fake_qp_destroy(&q);

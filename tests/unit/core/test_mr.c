@@ -250,7 +250,7 @@ static void test_a_destroyed_key_is_unknown(void **state)
 	tear_down(&x);
 }
 
-/* All regions that there may be: each found by its own keys, none with key 0, and one more refused. */
+/* All regions that there may be: each found by its own keys, none is 0; one more is refused. */
 static void test_full_table(void **state)
 {
 	struct vb_mr **mrs = calloc(VB_MAX_MR, sizeof(*mrs));

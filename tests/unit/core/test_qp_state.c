@@ -173,7 +173,7 @@ static void test_matrix_ud(void **state)
 	walk_type(VB_QPT_UD);
 }
 
-/* --- values --------------------------------------------------------------------------------------- */
+/* --- values -------------------------------------------------------------- */
 
 /* The move to state with attr, all else as required, must be refused; then the right one works. */
 static void assert_value_refused(struct fake *f, enum vb_qp_state to, const struct vb_qp_attr *attr,
@@ -298,7 +298,7 @@ static void test_query(void **state)
 	fake_finish(&f);
 }
 
-/* --- paths ---------------------------------------------------------------------------------------- */
+/* --- paths --------------------------------------------------------------- */
 
 static void test_address_does_not_resolve(void **state)
 {
@@ -366,7 +366,7 @@ static void test_new_path_in_sqd(void **state)
 	fake_finish(&f);
 }
 
-/* --- what follows from a state ---------------------------------------------------------------------- */
+/* --- what follows from a state ------------------------------------------- */
 
 static void post_recvs(struct vb_qp *qp, uint64_t first, uint64_t n)
 {
@@ -500,6 +500,70 @@ static void test_sqd_event(void **state)
 	fake_finish(&f);
 }
 
+/* What has been sent must be answered first; meanwhile the attributes stay as they are. */
+static void test_sqd_drains(void **state)
+{
+	const struct vb_send_wr wr = {.wr_id = 1, .opcode = VB_WR_SEND, .flags = VB_SEND_SIGNALED};
+	struct vb_qp_attr attr = fake_attr();
+	struct vb_cqe cqe;
+	struct fake_qp q;
+	struct fake f;
+
+	fake_init(&f);
+	fake_qp_create(&f, &q, VB_QPT_RC, 16);
+	fake_bring_to(q.qp, RTS);
+	assert_int_equal(vb_qp_post_send(q.qp, &wr), 0);
+	vb_nic_run(f.nic, 1);
+	assert_int_equal(f.tx_count, 1);
+	attr.qp_state = SQD;
+	attr.en_sqd_async_notify = true;
+	assert_int_equal(vb_qp_modify(q.qp, &attr, VB_QP_STATE | NOTIFY), 0);
+	assert_int_equal(f.event_count, 0);
+	vb_qp_query(q.qp, &attr);
+	assert_true(attr.sq_draining);
+	assert_int_equal(attr.sq_psn, 0x654322); /* the next */
+	assert_int_equal(fake_modify(q.qp, SQD, TIMEOUT), -EINVAL);
+	/* Posted now: kept, not sent. */
+	assert_int_equal(vb_qp_post_send(q.qp, &wr), 0);
+	fake_ack(&f, q.qp, 0x654321);
+	vb_nic_run(f.nic, 2);
+	assert_int_equal(f.tx_count, 1);
+	assert_int_equal(vb_cq_poll(q.cq, &cqe, 1), 1);
+	assert_int_equal(cqe.status, VB_WC_SUCCESS);
+	assert_int_equal(f.event_count, 1);
+	assert_int_equal(f.events[0].type, VB_EVENT_SQ_DRAINED);
+	vb_qp_query(q.qp, &attr);
+	assert_false(attr.sq_draining);
+	assert_int_equal(fake_modify(q.qp, SQD, TIMEOUT), 0);
+	assert_int_equal(fake_modify(q.qp, RTS, VB_QP_STATE), 0);
+	vb_nic_run(f.nic, 3);
+	assert_int_equal(f.tx_count, 2);
+	fake_qp_destroy(&q);
+	fake_finish(&f);
+}
+
+/* A queue that failed and went on tells of its next error, not of the old one. */
+static void test_reason_of_the_second_error(void **state)
+{
+	const struct vb_sge unknown = {.addr = 0x1000, .length = 8, .lkey = 0};
+	const struct vb_send_wr wr = {.sges = &unknown, .num_sge = 1, .opcode = VB_WR_SEND};
+	struct fake_qp q;
+	struct fake f;
+
+	fake_init(&f);
+	fake_qp_create(&f, &q, VB_QPT_UC, 16);
+	fake_bring_to(q.qp, RTS);
+	q.qp->reason.check = VB_CHECK_SGE_RANGE;
+	vb_qp_set_state(q.qp, SQE);
+	assert_int_equal(fake_modify(q.qp, RTS, VB_QP_STATE), 0);
+	assert_int_equal(vb_qp_post_send(q.qp, &wr), 0);
+	vb_nic_run(f.nic, 1);
+	assert_int_equal(q.qp->state, SQE);
+	assert_int_equal(q.qp->reason.check, VB_CHECK_SGE_LKEY_UNKNOWN);
+	fake_qp_destroy(&q);
+	fake_finish(&f);
+}
+
 static void test_changes_are_told(void **state)
 {
 	struct fake_qp q;
@@ -538,6 +602,8 @@ int main(void)
 		cmocka_unit_test(test_reset_forgets),
 		cmocka_unit_test(test_last_wqe_event),
 		cmocka_unit_test(test_sqd_event),
+		cmocka_unit_test(test_sqd_drains),
+		cmocka_unit_test(test_reason_of_the_second_error),
 		cmocka_unit_test(test_changes_are_told),
 	};
 
