@@ -149,8 +149,10 @@ void vb_qp_flush(struct vb_qp *qp)
 	while (!qp->srq && vb_rq_take(&qp->rq, &qp->resp.recv))
 		push_recv(qp, &qp->resp.recv, &facts, &flushed);
 	qp->resp.message = VB_MSG_NONE;
-	qp->resp.ack_pending = false;
-	qp->resp.reply_next = qp->resp.reply_head;
+	if (!qp->resp.last_words) {
+		qp->resp.ack_pending = false;
+		qp->resp.reply_next = qp->resp.reply_done = qp->resp.reply_head;
+	}
 }
 
 void vb_qp_forget(struct vb_qp *qp)

@@ -228,6 +228,7 @@ static void check_responder(const struct vb_qp *qp)
 
 	VB_ASSERT(resp->epsn <= VB_PSN_MASK && resp->msn <= VB_PSN_MASK);
 	VB_ASSERT(resp->reply_head - resp->reply_next <= VB_MAX_RD_ATOMIC);
+	VB_ASSERT(resp->reply_done - resp->reply_next <= resp->reply_head - resp->reply_next);
 	VB_ASSERT(resp->recv.sges == qp->recv_sges);
 	/* UC keeps the request of a message that was lost in the middle; a WRITE may come in
 	 * between. */

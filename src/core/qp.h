@@ -200,10 +200,12 @@ struct vb_responder {
 	struct vb_reply replies[VB_MAX_RD_ATOMIC];
 	uint32_t reply_head; /* free running: next to write */
 	uint32_t reply_next; /* the first not wholly answered; reply_head: none */
+	uint32_t reply_done; /* all before it were answered once; behind reply_next while repeating */
 	uint32_t reply_psn;  /* next PSN to answer of replies[reply_next] */
 	uint32_t reply_first_psn; /* the PSN that is answered with a FIRST or ONLY opcode */
 	/* one acknowledgement waits behind the answers; a later ACK replaces an earlier one */
 	bool ack_pending;
+	bool last_words; /* in ERR for a fault of the peer: what is owed and the NAK still leave */
 	uint8_t ack_syndrome;
 	uint32_t ack_psn;
 };
@@ -236,7 +238,7 @@ struct vb_qp {
 	struct vb_requester req;
 	struct vb_responder resp;
 	struct vb_reason reason; /* first cause of its error */
-	bool fatal_raised, last_wqe_raised, sqd_notified;
+	bool fatal_raised, sqd_notified;
 	bool cq_overran; /* a completion found no room: ERR when the entry under way ends */
 
 	struct vb_list ready_link; /* in nic->ready: it may have something to send */

@@ -20,7 +20,6 @@
 #include "core/transport.h"
 
 #define RESPONSES_PER_TURN 64u
-#define DRAIN_BEFORE_NAK 64 /* turns to send what is owed before a fatal NAK */
 
 /* --- judging
  * -------------------------------------------------------------------------------------- */
@@ -114,7 +113,8 @@ static enum verdict judge_read_or_atomic(const struct vb_qp *qp, const struct vb
 					 bool atomic, struct vb_reason *reason)
 {
 	const struct vb_responder *resp = &qp->resp;
-	const uint32_t waiting = resp->reply_head - resp->reply_next;
+	/* What is only being repeated does not count: the peer had those answers, or will ask again. */
+	const uint32_t waiting = resp->reply_head - resp->reply_done;
 	const uint32_t limit = qp->attr.max_dest_rd_atomic;
 	const struct vb_reason about = *reason;
 	const uint8_t *memory;
@@ -191,20 +191,19 @@ static void acknowledge(struct vb_qp *qp, uint8_t syndrome, uint32_t psn)
 	vb_nic_make_ready(qp->nic, qp);
 }
 
-static void nak(struct vb_qp *qp, enum vb_nak_code code)
+static void nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn)
 {
 	qp->nic->counters.tx_naks++;
-	acknowledge(qp, vb_aeth_syndrome(VB_AETH_NAK, code), qp->resp.epsn);
+	acknowledge(qp, vb_aeth_syndrome(VB_AETH_NAK, code), psn);
 }
 
-/* nak_and_fail - tells the peer, then enters ERR: from there nothing is sent any more, so that what
- * is owed leaves first, as far as the carrier takes it. */
+/* nak_and_fail - the QP enters ERR; what it owes for earlier requests and the NAK leave all the same, as
+ * soon as the carrier takes them: without the NAK the peer would only see its retries run out. */
 static void nak_and_fail(struct vb_qp *qp, enum vb_nak_code code, enum vb_status recv_status,
 			 const struct vb_reason *reason)
 {
-	nak(qp, code);
-	for (int turn = 0; turn < DRAIN_BEFORE_NAK && vb_rc_responder_run(qp); turn++)
-		;
+	nak(qp, code, qp->resp.epsn);
+	qp->resp.last_words = true;
 	vb_qp_fail_recv(qp, recv_status, reason,
 			code == VB_NAK_REMOTE_ACCESS ? VB_EVENT_QP_ACCESS_ERR
 						     : VB_EVENT_QP_REQ_ERR);
@@ -278,11 +277,26 @@ static void apply_write(struct vb_qp *qp, const struct vb_headers *h, uint16_t f
 	}
 }
 
+static void next_reply(struct vb_responder *resp)
+{
+	const struct vb_reply *reply;
+
+	resp->reply_next++;
+	if ((int32_t)(resp->reply_next - resp->reply_done) > 0)
+		resp->reply_done = resp->reply_next;
+	reply = &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC];
+	resp->reply_psn = reply->psn;
+	resp->reply_first_psn = reply->psn;
+}
+
 static struct vb_reply *add_reply(struct vb_qp *qp, const struct vb_headers *h, uint32_t packets)
 {
 	struct vb_responder *resp = &qp->resp;
 	struct vb_reply *reply = &resp->replies[resp->reply_head % VB_MAX_RD_ATOMIC];
 
+	/* Full of repetitions: who asks for more has had the oldest answer. */
+	if (resp->reply_head - resp->reply_next == VB_MAX_RD_ATOMIC)
+		next_reply(resp);
 	if (resp->reply_next == resp->reply_head) {
 		resp->reply_psn = h->psn;
 		resp->reply_first_psn = h->psn;
@@ -408,6 +422,7 @@ void vb_responder_start(struct vb_qp *qp)
 		   entries). */
 		.reply_head = VB_MAX_RD_ATOMIC,
 		.reply_next = VB_MAX_RD_ATOMIC,
+		.reply_done = VB_MAX_RD_ATOMIC,
 	};
 	qp->resp.recv.sges = sges;
 }
@@ -435,7 +450,7 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 	if (ahead > 0) {
 		qp->nic->counters.rx_out_of_sequence++;
 		if (!resp->seq_nak_sent)
-			nak(qp, VB_NAK_PSN_SEQUENCE);
+			nak(qp, VB_NAK_PSN_SEQUENCE, resp->epsn);
 		resp->seq_nak_sent = true;
 		return;
 	}
@@ -488,16 +503,6 @@ static int send_answer(struct vb_qp *qp, struct vb_headers *h, const struct iove
 	return r;
 }
 
-static void next_reply(struct vb_responder *resp)
-{
-	const struct vb_reply *reply;
-
-	resp->reply_next++;
-	reply = &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC];
-	resp->reply_psn = reply->psn;
-	resp->reply_first_psn = reply->psn;
-}
-
 static bool send_atomic_result(struct vb_qp *qp, const struct vb_reply *reply)
 {
 	struct vb_headers h = {
@@ -517,22 +522,19 @@ static enum vb_operation read_operation(bool first, bool last)
 	return last ? VB_OP_READ_RESPONSE_LAST : VB_OP_READ_RESPONSE_MIDDLE;
 }
 
-/* fail_read - the region went away while its READ was being answered. */
+/* fail_read - the region went away while its READ was being answered: the NAK takes the answer's place. */
 static void fail_read(struct vb_qp *qp, struct vb_reason *reason)
 {
+	struct vb_responder *resp = &qp->resp;
 	const struct vb_reason about = vb_qp_reason(qp, reason->check);
-	struct vb_headers h = {
-		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_ACK),
-		.psn = qp->resp.reply_psn,
-		.aeth = {.syndrome = vb_aeth_syndrome(VB_AETH_NAK, VB_NAK_REMOTE_ACCESS),
-			 .msn = qp->resp.msn},
-	};
 
 	reason->qpn = about.qpn;
 	reason->peer_qpn = about.peer_qpn;
 	reason->peer = about.peer;
-	qp->nic->counters.tx_naks++;
-	send_answer(qp, &h, NULL, 0);
+	resp->reply_next = resp->reply_done = resp->reply_head;
+	resp->ack_pending = false;
+	nak(qp, VB_NAK_REMOTE_ACCESS, resp->reply_psn);
+	resp->last_words = true;
 	vb_qp_fail_recv(qp, VB_WC_WR_FLUSH_ERR, reason, VB_EVENT_QP_ACCESS_ERR);
 }
 
@@ -576,7 +578,7 @@ static void send_acknowledgement(struct vb_qp *qp)
 	};
 
 	if (send_answer(qp, &h, NULL, 0) != -EAGAIN)
-		resp->ack_pending = false;
+		resp->ack_pending = resp->last_words = false;
 }
 
 bool vb_rc_responder_run(struct vb_qp *qp)
@@ -584,7 +586,7 @@ bool vb_rc_responder_run(struct vb_qp *qp)
 	struct vb_responder *resp = &qp->resp;
 	uint32_t budget = RESPONSES_PER_TURN;
 
-	if (qp->blocked || qp->state == VB_QPS_ERR)
+	if (qp->blocked || (qp->state == VB_QPS_ERR && !resp->last_words))
 		return false;
 	while (resp->reply_next != resp->reply_head && budget-- > 0) {
 		const struct vb_reply *reply = &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC];
