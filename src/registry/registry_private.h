@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* registry_private.h - what the registry's own files share: directory.c, slots.c, files.c, registry.c. */
+#ifndef VB_REGISTRY_REGISTRY_PRIVATE_H
+#define VB_REGISTRY_REGISTRY_PRIVATE_H
+
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "registry/files.h"
+#include "registry/registry.h"
+
+#define VB_REGISTRY_MAGIC 0x76627265u
+/* The table's size is part of its version: two layouts never share a file. */
+#define VB_REGISTRY_VERSION (1u << 24 | (uint32_t)sizeof(struct vb_registry_shared))
+/* Page 0 of the file is the locks' bytes, the shared table lies behind it. */
+#define VB_REGISTRY_SHARED_BYTES                                                                   \
+	((sizeof(struct vb_registry_shared) + VB_FILE_PAGE - 1) / VB_FILE_PAGE * VB_FILE_PAGE)
+#define VB_REGISTRY_FILE_BYTES (VB_FILE_PAGE + VB_REGISTRY_SHARED_BYTES)
+#define VB_REGISTRY_LOCK_BYTE 600		  /* whoever holds it works on shared, joins or leaves */
+#define VB_REGISTRY_LOCK_WAIT_MS 10000		  /* a stopped holder is an error, not a hang */
+#define VB_DIRECTORY_NAME_MAX 96
+
+struct vb_registry_private {
+	int dir_fd; /* <netns>-<address> */
+	int reg_fd; /* the locks hang on it */
+	int seg_fd;
+	ino_t reg_inode;
+	pid_t pid;	   /* the process that joined; a forked child is another */
+	unsigned int refs; /* joins of this address in this process */
+	uint64_t pid_ns;
+	uint32_t next_temporary;
+	char name[VB_DIRECTORY_NAME_MAX]; /* of the directory */
+	uint8_t *segment;
+	pthread_mutex_t lock; /* POSIX locks do not hold threads of one process apart */
+};
+
+/* directory.c */
+/* vb_directory_name - "<netns>-<address>" of the calling thread's network namespace. 0 or -errno. */
+int vb_directory_name(const struct in6_addr *address, char out[VB_DIRECTORY_NAME_MAX]) VB_MUST_USE;
+/* vb_directory_open - opens, and makes where it is missing, the directory. The descriptor, -EAGAIN: it
+ * vanished while we looked, try again; -EACCES: not ours alone; other -errno. */
+int vb_directory_open(const char *name) VB_MUST_USE;
+/* vb_directory_remove - if empty. */
+void vb_directory_remove(const char *name);
+/* vb_directory_pid_ns - inode of the PID namespace, 0 when unknown. */
+uint64_t vb_directory_pid_ns(void);
+
+/* slots.c: locks on bytes of `reg` */
+/* vb_slot_try - -EAGAIN when another process holds it. */
+int vb_slot_try(int reg_fd, unsigned int byte) VB_MUST_USE;
+void vb_slot_release(int reg_fd, unsigned int byte);
+/* vb_slot_holder - whether ANOTHER process holds one of the bytes, and, if pid is not NULL, which (0: not
+ * visible in our PID namespace). */
+bool vb_slot_holder(int reg_fd, unsigned int first, unsigned int count, pid_t *pid);
+/* vb_slot_take_random - a free slot chosen at random and now held, or -ENOSPC. */
+int vb_slot_take_random(int reg_fd) VB_MUST_USE;
+/* vb_slot_wait - as vb_slot_try, for at most wait_ms; -ETIMEDOUT. */
+int vb_slot_wait(int reg_fd, unsigned int byte, unsigned int wait_ms) VB_MUST_USE;
+
+/* files.c */
+/* vb_files_sweep - with the registry's lock: removes what owners left that hold no slot any more, and the
+ * files of our own slot (when joining, those of its owner before us; when leaving, ours). */
+void vb_files_sweep(struct vb_registry *registry);
+
+#endif
