@@ -266,8 +266,6 @@ static void check_send(struct vb_end *end, const struct vb_cqe *cqe)
 	} else if (cqe->status != VB_WC_WR_FLUSH_ERR) {
 		FAIL(end, "request %u behind an error has status %u", index, cqe->status);
 	}
-	if (op->shared_counter)
-		end->world->counter_unsure[end->peer->node->index] = true;
 	end->done = index + 1;
 }
 
@@ -575,6 +573,8 @@ static void check_deliveries(struct vb_world *world, const struct vb_end *end)
 	for (uint32_t i = 0; i < end->posted; i++) {
 		const struct vb_op *op = &end->ops[i];
 
+		if (op->shared_counter && !op->succeeded)
+			world->counter_unsure[end->peer->node->index] = true;
 		copies += op->deliveries > 1 ? op->deliveries - 1 : 0;
 		if (op->deliveries > 1 && end->conn->type != VB_QPT_UD)
 			FAIL(end, "message %u arrived %u times", i, op->deliveries);
@@ -597,7 +597,7 @@ void vb_check_end(struct vb_world *world)
 	}
 	for (uint32_t i = 0; i < world->net.node_count; i++)
 		if (!world->net.nodes[i].dead && !world->counter_unsure[i] &&
-		    !world->net.nodes[i].dead && *world->counter[i] != world->counter_sum[i])
+		    *world->counter[i] != world->counter_sum[i])
 			vb_sim_fail(&world->net.sim,
 				    "node %c counted %" PRIx64 ", the sum is %" PRIx64, 'A' + i,
 				    *world->counter[i], world->counter_sum[i]);

@@ -64,6 +64,7 @@ static void unblock(void *object, uint64_t word, void *data)
 	node->unblock_waits = false;
 	if (node->dead)
 		return;
+	vb_sim_say(&node->net->sim, "%c has room again", 'A' + node->index);
 	vb_nic_unblock(node->nic);
 	vb_node_kick(node);
 }
@@ -73,6 +74,7 @@ static int refuse_for_now(struct vb_node *node)
 	struct vb_sim *sim = &node->net->sim;
 
 	node->count.again++;
+	vb_sim_say(sim, "%c has no room", 'A' + node->index);
 	if (!node->unblock_waits) {
 		node->unblock_waits = true;
 		vb_sim_at(sim, sim->now_ns + vb_rng_between(&sim->rng, 1, 20000), unblock, node, 0,

@@ -32,8 +32,7 @@
 
 #define VB_WORLD_CONNS 4
 #define VB_WORLD_ENDS (2 * VB_WORLD_CONNS)
-#define VB_WORLD_CQS (2 * VB_WORLD_ENDS)
-#define VB_WORLD_POOLS (VB_WORLD_ENDS + VB_NET_NODES)
+#define VB_WORLD_CQS (2 * VB_WORLD_ENDS + VB_NET_NODES)
 #define VB_END_SGES 6
 #define VB_END_DEPTH 64	    /* slots of a queue at most */
 #define VB_END_OPS 256
