@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * local_direct.c - the initiator's own WRITE and READ: the checks that the peer's responder would make,
+ * on what the peer published, and then one copy into or out of its memory.
+ *
+ *      the peer lives, lets us, and its process is who it says
+ *      hazard = {its QP, rkey}                       the owner cannot take the region away from here on
+ *      its QP: open, connected to ours, with the right        (IBTA 9.7.4.1.5)
+ *      its region: this very rkey, the QP's PD, with the right, around the range   (IBTA 10.6)
+ *      copy; hazard = 0
+ *
+ * Any doubt is an -errno. The request then goes as packets, and the peer itself judges.
+ *
+ * The copy is process_vm_writev(2) or process_vm_readv(2), at most VB_LOCAL_DIRECT_MAX bytes a call; of a
+ * WRITE the last up to 8 bytes, to an 8-byte boundary, are a piece behind the rest, because programs
+ * poll on the last byte. Where the two ends are one process it is memmove(3).
+ */
+#define _GNU_SOURCE
+#include "carrier/local_private.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The remote rights, enum ibv_access_flags. */
+#define ACCESS_REMOTE_WRITE (1u << 1)
+#define ACCESS_REMOTE_READ (1u << 2)
+
+#define SNAPSHOT_TRIES 8
+
+/* A consistent copy of an entry, or false: it is being changed. T has seq as its first member. */
+#define SNAPSHOT(entry, copy)                                                                      \
+	({                                                                                         \
+		const uint32_t *_seq = &(entry)->seq;                                              \
+		bool _good = false;                                                                \
+		int _try;                                                                          \
+		for (_try = 0; _try < SNAPSHOT_TRIES && !_good; _try++) {                          \
+			uint32_t _before = __atomic_load_n(_seq, __ATOMIC_ACQUIRE);                \
+			(copy) = *(const volatile __typeof__(copy) *)(entry);                      \
+			__atomic_thread_fence(__ATOMIC_ACQUIRE);                                   \
+			_good = !(_before & 1) &&                                                  \
+				__atomic_load_n(_seq, __ATOMIC_RELAXED) == _before;                \
+		}                                                                                  \
+		_good;                                                                             \
+	})
+
+static bool has_page(const uint64_t *pages, size_t offset)
+{
+	size_t page = offset / VB_FILE_PAGE;
+
+	return __atomic_load_n(&pages[page / 64], __ATOMIC_ACQUIRE) >> (page % 64) & 1;
+}
+
+/* The peer's address of the range, or 0: refused. The hazard stands already. */
+static uint64_t check_access(const struct vb_local_area *area, uint32_t right, uint32_t qpn,
+			     uint32_t dest_qpn, uint32_t rkey, uint64_t va, uint32_t length)
+{
+	uint32_t qp_index = dest_qpn % VB_LOCAL_QPS, mr_index = rkey % VB_LOCAL_MRS;
+	struct vb_local_qp_entry qp;
+	struct vb_local_mr_entry mr;
+	uint64_t offset;
+
+	if (!has_page(area->qp_pages, qp_index * sizeof(qp)) ||
+	    !has_page(area->mr_pages, mr_index * sizeof(mr)))
+		return 0;
+	if (!SNAPSHOT(&area->qps[qp_index], qp) || !SNAPSHOT(&area->mrs[mr_index], mr))
+		return 0;
+	if (qp.qpn != dest_qpn || qp.open != 1 || qp.dest_qpn != qpn || !(qp.access & right))
+		return 0;
+	if (mr.rkey != rkey || mr.pd_id != qp.pd_id || !(mr.access & right))
+		return 0;
+	offset = va - mr.iova;
+	if (va < mr.iova || length > mr.length || offset > mr.length - length)
+		return 0;
+	if (mr.addr == 0 || mr.addr + mr.length < mr.addr)
+		return 0;
+	return mr.addr + offset;
+}
+
+/* The first bytes of the local parts, at most want. Returns the parts used. */
+static int take_parts(const struct iovec *from, int count, uint32_t want, struct iovec *to,
+		      uint32_t *bytes)
+{
+	int i, n = 0;
+
+	*bytes = 0;
+	for (i = 0; i < count && n < VB_LOCAL_IOVECS && *bytes < want; i++) {
+		if (from[i].iov_len == 0)
+			continue;
+		to[n].iov_base = from[i].iov_base;
+		to[n].iov_len = VB_MIN(from[i].iov_len, (size_t)(want - *bytes));
+		*bytes += (uint32_t)to[n++].iov_len;
+	}
+	return n;
+}
+
+/* How many bytes at the end of a WRITE to address go last. */
+static uint32_t tail_bytes(uint64_t address, uint32_t length)
+{
+	uint64_t boundary = (address + length - 1) & ~7ull;
+
+	return boundary <= address ? 0 : (uint32_t)(address + length - boundary);
+}
+
+static void copy_here(bool write, uint64_t address, const struct iovec *parts, int count,
+		      uint32_t bytes)
+{
+	uint8_t *at = (uint8_t *)(uintptr_t)address;
+	uint32_t main_left = bytes - (write ? tail_bytes(address, bytes) : 0);
+	int i;
+
+	for (i = 0; i < count; i++) {
+		size_t n = parts[i].iov_len, first = VB_MIN(n, (size_t)main_left);
+
+		if (!write) {
+			memmove(parts[i].iov_base, at, n);
+		} else {
+			memmove(at, parts[i].iov_base, first);
+			main_left -= (uint32_t)first;
+			if (first < n) {
+				__atomic_thread_fence(__ATOMIC_RELEASE);
+				memmove(at + first, (uint8_t *)parts[i].iov_base + first, n - first);
+			}
+		}
+		at += n;
+	}
+}
+
+/* Bytes moved or -errno; everything or nothing is reported, though part may have been written. */
+static ssize_t copy_there(struct vb_local_peer *peer, bool write, uint64_t address,
+			  const struct iovec *parts, int count, uint32_t bytes)
+{
+	uint32_t tail = write ? tail_bytes(address, bytes) : 0;
+	struct iovec remote[2] = {
+		{(void *)(uintptr_t)address, bytes - tail},
+		{(void *)(uintptr_t)(address + bytes - tail), tail},
+	};
+	unsigned long pieces = tail ? 2 : 1;
+	ssize_t n;
+
+	if (write)
+		n = process_vm_writev(peer->pid, parts, (unsigned long)count, remote, pieces, 0);
+	else
+		n = process_vm_readv(peer->pid, parts, (unsigned long)count, remote, pieces, 0);
+	if (n == (ssize_t)bytes)
+		return n;
+	if (n < 0 && (errno == EPERM || errno == ENOSYS)) {
+		peer->direct_forbidden = true;
+		return -errno;
+	}
+	peer->suspect = true;
+	return n < 0 ? -errno : -EFAULT;
+}
+
+/* Tells the owner, once, to look at our hazard when it takes regions back. */
+static void announce(struct vb_local *local, struct vb_local_peer *peer)
+{
+	__atomic_fetch_or(&peer->bell->accessors[local->slot / 64], 1ull << (local->slot % 64),
+			  __ATOMIC_SEQ_CST);
+	peer->announced = true;
+}
+
+static ssize_t access_peer(struct vb_local *local, struct vb_local_peer *peer, bool write,
+			   uint32_t qpn, uint32_t dest_qpn, uint32_t rkey, uint64_t va,
+			   const struct iovec *parts, int count, uint32_t bytes)
+{
+	uint64_t address;
+	ssize_t n = -EACCES;
+
+	__atomic_exchange_n(&local->area->hazard,
+			    VB_HAZARD_VALID | (uint64_t)dest_qpn << 32 | rkey, __ATOMIC_SEQ_CST);
+	address = check_access(peer->area, write ? ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ, qpn,
+			       dest_qpn, rkey, va, bytes);
+	if (!address) {
+		;
+	} else if (vb_local_is_closed(peer->segment)) {
+		n = -EHOSTUNREACH; /* the slot has another owner */
+	} else if (peer->slot == local->slot) {
+		copy_here(write, address, parts, count, bytes);
+		n = (ssize_t)bytes;
+	} else {
+		n = copy_there(peer, write, address, parts, count, bytes);
+	}
+	__atomic_store_n(&local->area->hazard, 0, __ATOMIC_RELEASE);
+	return n;
+}
+
+ssize_t vb_local_direct(struct vb_carrier *carrier, bool write, uint32_t qpn, uint32_t dest_qpn,
+			uint32_t rkey, uint64_t va, const struct iovec *local_parts, int parts,
+			uint32_t length)
+{
+	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
+	unsigned int slot = (dest_qpn & VB_QPN_MASK) >> VB_SLOT_SHIFT;
+	struct iovec piece[VB_LOCAL_IOVECS];
+	struct vb_local_peer *peer = NULL;
+	ssize_t n = -EHOSTUNREACH;
+	uint32_t bytes;
+	int count;
+
+	if (slot != 0 && slot < VB_REGISTRY_SLOTS && dest_qpn <= VB_QPN_MASK)
+		peer = vb_local_peer(local, slot);
+	if (peer)
+		n = vb_local_peer_refresh(local, peer);
+	if (n == 0 && (peer->direct_forbidden || peer->pid <= 0))
+		n = -EPERM;
+	count = take_parts(local_parts, parts, VB_MIN(length, VB_LOCAL_DIRECT_MAX), piece, &bytes);
+	if (n == 0 && bytes == 0)
+		n = -EINVAL; /* an empty WRITE or READ needs no region, but a good QP: the peer's to say */
+	if (n == 0) {
+		if (!peer->announced)
+			announce(local, peer);
+		n = access_peer(local, peer, write, qpn, dest_qpn, rkey, va, piece, count, bytes);
+	}
+	if (n < 0)
+		local->counters.direct_refused++;
+	else if (write)
+		local->counters.direct_writes++;
+	else
+		local->counters.direct_reads++;
+	return n;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * local_private.h - the shared memory of the local carrier, and what its files offer each other.
+ *
+ *   local.c         create, destroy, the carrier's ops
+ *   local_peer.c    other processes: finding them, noticing that they are gone, housekeeping
+ *   local_ring.c    packets into and out of a ring
+ *   local_bell.c    doorbells, sleeping and waking
+ *   local_tables.c  publishing regions and queue pairs; waiting for accesses in flight
+ *   local_direct.c  the initiator's own WRITE and READ
+ *
+ * Who writes what:
+ *
+ *      process N                                         process M
+ *      seg.N   hazard, tables, consumed[]   <- reads --  every peer
+ *      ring.N.M   frames, want              <- reads --  M
+ *      bell.N  summary, word[], armed, accessors  <- reads and writes: N and every peer
+ *
+ * So nobody but a process itself writes its ring positions, tables and hazards, and a ring has one
+ * producer and one consumer: nothing waits for a process that died. Everything read from another
+ * process is masked or checked, and what decides is read once.
+ */
+#ifndef VB_CARRIER_LOCAL_PRIVATE_H
+#define VB_CARRIER_LOCAL_PRIVATE_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+
+#include "carrier/local.h"
+#include "registry/files.h"
+
+#define VB_LOCAL_VERSION 1u
+#define VB_LOCAL_RING_BYTES (256u << 10) /* 15 pieces of VB_LOCAL_SEGMENT; a power of two */
+#define VB_LOCAL_RING_FILE (VB_FILE_PAGE + VB_LOCAL_RING_BYTES)
+#define VB_LOCAL_BELL_FILE VB_FILE_PAGE
+#define VB_LOCAL_WAKE_NAME_MAX 80u
+#define VB_LOCAL_QPS (1u << 15)	 /* a QPN's bits below the slot */
+#define VB_LOCAL_MRS (1u << 17)	 /* an rkey's low bits; core/limits.h VB_MAX_MR_BITS */
+#define VB_LOCAL_STALE_MS 50u	 /* how long a look at a peer's life is believed */
+#define VB_LOCAL_SWEEP_MS 1000u	 /* how often the rings to and from the dead are given back */
+#define VB_LOCAL_WITHDRAW_MS 1000u
+#define VB_LOCAL_DIRECT_MAX (1u << 20) /* bytes a call: a copy does not end when its target is killed */
+#define VB_LOCAL_IOVECS 64
+
+/* --- shared memory ------------------------------------------------------------------------------ */
+
+/* How far the owner of the segment has read the ring from one slot. ring_id says of which ring. */
+struct vb_local_consumed {
+	_Alignas(64) uint64_t ring_id;
+	uint64_t head;
+};
+
+/* Entries are guarded by seq: odd while the owner writes, another even number after each change. A
+ * reader that sees it odd or changed refuses. */
+struct vb_local_qp_entry {
+	_Alignas(32) uint32_t seq;
+	uint32_t qpn, dest_qpn, pd_id, access, open;
+};
+
+struct vb_local_mr_entry {
+	_Alignas(64) uint32_t seq;
+	uint32_t rkey, pd_id, access;
+	uint64_t addr, iova, length; /* length 0: nothing here */
+};
+
+#define VB_LOCAL_QP_PAGES (VB_LOCAL_QPS * sizeof(struct vb_local_qp_entry) / VB_FILE_PAGE)
+#define VB_LOCAL_MR_PAGES (VB_LOCAL_MRS * sizeof(struct vb_local_mr_entry) / VB_FILE_PAGE)
+
+/* A segment behind its header page. */
+struct vb_local_area {
+	uint64_t id; /* random, of one carrier's life; 0: no carrier */
+	uint32_t version;
+	uint32_t wake_length;
+	char wake_name[VB_LOCAL_WAKE_NAME_MAX]; /* abstract AF_UNIX address, without the leading 0 */
+	/* What the owner is accessing right now: VB_HAZARD_VALID | destination QPN << 32 | rkey, or 0. One
+	 * per process is enough: direct access happens under the engine's lock. */
+	_Alignas(64) uint64_t hazard;
+	/* Pages of the tables that are backed by memory. Nobody touches another: even reading a hole of a
+	 * shared file takes memory, and kills with SIGBUS where there is none. */
+	_Alignas(64) uint64_t qp_pages[VB_LOCAL_QP_PAGES / 64];
+	uint64_t mr_pages[VB_LOCAL_MR_PAGES / 64];
+	struct vb_local_consumed consumed[VB_REGISTRY_SLOTS + 1];
+	_Alignas(4096) struct vb_local_qp_entry qps[VB_LOCAL_QPS];
+	struct vb_local_mr_entry mrs[VB_LOCAL_MRS];
+};
+#define VB_HAZARD_VALID (1ull << 63)
+#define VB_HAZARD_SLOT ((uint64_t)(VB_QPN_MASK >> VB_SLOT_SHIFT) << (32 + VB_SLOT_SHIFT))
+#define VB_LOCAL_WATCH_BYTES (2 * VB_FILE_PAGE) /* of a segment: as far as the hazard */
+
+_Static_assert(VB_FILE_PAGE + sizeof(struct vb_local_area) <= VB_SEGMENT_BYTES, "the area fits");
+_Static_assert(offsetof(struct vb_local_area, hazard) + 8 <= VB_FILE_PAGE, "hazard is in view");
+
+/* bell.N. A bit of word[] says that the ring from that slot has news, a bit of summary that the word
+ * has bits. All of it is a hint: a wrong bit costs a look into a ring. */
+struct vb_local_bell {
+	struct vb_file_header header;
+	_Alignas(64) uint32_t summary;
+	uint32_t armed; /* the owner sleeps, or is about to */
+	uint64_t word[8];
+	/* Slots whose processes have ever accessed the owner's memory: whose hazards it looks at. */
+	_Alignas(64) uint64_t accessors[8];
+};
+
+/* ring.N.M: one page of this, then VB_LOCAL_RING_BYTES of frames; see local_ring.c */
+struct vb_local_ring {
+	struct vb_file_header header;
+	uint64_t ring_id;     /* random */
+	uint64_t consumer_id; /* area id of the carrier that may read it */
+	_Alignas(64) uint32_t want; /* changes when the producer waits for room */
+};
+
+/* --- one process's view ------------------------------------------------------------------------- */
+
+struct vb_local_out {
+	struct vb_local_ring *ring; /* NULL: none */
+	uint8_t *data;		    /* the frames, mapped twice in a row: no frame ever wraps */
+	uint64_t ring_id;
+	uint64_t tail;		    /* free running, bytes */
+	uint64_t head;		    /* the consumer's, as last seen and checked */
+	uint32_t needed;	    /* bytes of the packet that found no room */
+	bool waiting;		    /* in carrier->waiting */
+	bool bell_busy;		    /* the last doorbell was still standing: look before ringing */
+};
+
+struct vb_local_in {
+	const struct vb_local_ring *ring; /* NULL: none */
+	const uint8_t *data;
+	uint64_t ring_id;   /* also of the latest one, once it is closed: not to be read twice */
+	uint64_t instance;
+	uint64_t head;	    /* free running, bytes */
+	uint64_t published; /* what consumed[] says */
+	uint32_t want_served;
+	bool corrupt;	    /* held nonsense: not read any more */
+	bool producer_dead; /* was seen without its lock: release when empty */
+};
+
+/* Another process of the host, or our own. Exists from the first contact to the carrier's end; what it maps
+ * comes and goes. */
+struct vb_local_peer {
+	uint16_t slot;
+	/* its view: NULL segment when there is none */
+	const struct vb_file_header *segment;
+	const struct vb_local_area *area;
+	struct vb_local_bell *bell;
+	uint64_t instance, id;
+	uint64_t checked_ms;	/* when it was last seen alive */
+	pid_t pid;		/* 0: direct access is impossible */
+	bool suspect;		/* something failed: look before the next use */
+	bool broken;		/* wrote nonsense: nothing is sent to it */
+	bool direct_forbidden;	/* the kernel refused */
+	bool announced;		/* our bit stands in its accessors */
+	uint32_t tx_count;
+	struct sockaddr_un wake;
+	socklen_t wake_bytes;
+	struct vb_local_out out;
+	struct vb_local_in in;
+};
+
+/* A peer's hazard, for withdrawing; apart from the peers because it is used without the engine's lock. */
+struct vb_local_watch {
+	const struct vb_file_header *segment; /* VB_LOCAL_WATCH_BYTES */
+};
+
+struct vb_local {
+	struct vb_carrier base;
+	struct vb_registry *registry;
+	uint16_t slot;
+	struct vb_local_area *area; /* ours */
+	struct vb_local_bell *bell; /* ours */
+	int wake_fd;  /* bound abstract socket: wakes and is woken */
+	int timer_fd; /* looks after a full ring whose consumer died */
+	struct vb_local_peer *peers[VB_REGISTRY_SLOTS + 1];
+	unsigned int waiting; /* peers with a packet that found no room */
+	bool room_due;	      /* one of them went away: the next poll says that there is room */
+	/* While somebody waits or is to be tried again: when that was looked at. */
+	uint32_t waiting_polls;
+	uint64_t waiting_checked_ms;
+	uint64_t swept_ms;
+	/* doorbells taken out of the shared page and not yet served */
+	uint32_t pending_summary;
+	uint64_t pending[8];
+	uint64_t retry[8]; /* slots whose ring could not be opened for want of resources: try again */
+	bool retries;	   /* retry has bits */
+	unsigned int next_slot; /* where the next poll begins, so that all get their turn */
+	struct vb_local_counters counters;
+
+	pthread_mutex_t tables_lock; /* publishing and withdrawing */
+	pthread_mutex_t watch_lock;
+	struct vb_local_watch watch[VB_REGISTRY_SLOTS + 1];
+};
+
+static inline uint64_t vb_local_now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
+}
+
+static inline bool vb_local_is_closed(const struct vb_file_header *header)
+{
+	return __atomic_load_n(&header->closed, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* vb_local_hazard_slot - the target's slot within a hazard. */
+static inline uint64_t vb_local_hazard_slot(uint16_t slot)
+{
+	return (uint64_t)slot << (32 + VB_SLOT_SHIFT);
+}
+
+/* local_peer.c */
+/* vb_local_peer - the object of a slot, made if need be; NULL: no memory. */
+struct vb_local_peer *vb_local_peer(struct vb_local *local, unsigned int slot);
+/* vb_local_peer_view - maps what the peer published, unless that is mapped and has an owner. Costs a
+ * system call only where something is wrong or new. 0; -EHOSTUNREACH: nobody is there; other -errno. */
+int vb_local_peer_view(struct vb_local *local, struct vb_local_peer *peer) VB_MUST_USE;
+/* vb_local_peer_refresh - as above, and looks at its life when the last look is old. */
+int vb_local_peer_refresh(struct vb_local *local, struct vb_local_peer *peer) VB_MUST_USE;
+/* vb_local_peer_drop - forgets what was mapped for sending to it and accessing it. */
+void vb_local_peer_drop(struct vb_local *local, struct vb_local_peer *peer);
+/* vb_local_peer_recheck - with a view: whether its process still lives; drops the view when not. */
+bool vb_local_peer_recheck(struct vb_local *local, struct vb_local_peer *peer);
+/* vb_local_check_waiting - drops those who owe us room and are gone. */
+void vb_local_check_waiting(struct vb_local *local);
+/* vb_local_sweep - gives back the rings to and from the dead. */
+void vb_local_sweep(struct vb_local *local);
+
+/* local_ring.c */
+int vb_local_ring_create(struct vb_local *local, struct vb_local_peer *peer) VB_MUST_USE;
+void vb_local_ring_close_out(struct vb_local *local, struct vb_local_peer *peer);
+/* vb_local_ring_put - one packet. 0, -EAGAIN, -EMSGSIZE, -EINVAL, -EIO. */
+int vb_local_ring_put(struct vb_local *local, struct vb_local_peer *peer, const struct vb_tx *tx);
+/* vb_local_ring_has_room - after -EAGAIN: whether the packet fits now; asks again when not. */
+bool vb_local_ring_has_room(struct vb_local *local, struct vb_local_peer *peer);
+/* vb_local_ring_drain - delivers up to budget packets. *more: it may hold more. */
+int vb_local_ring_drain(struct vb_local *local, struct vb_local_peer *peer, int budget, bool *more);
+void vb_local_ring_close_in(struct vb_local *local, struct vb_local_peer *peer);
+/* vb_local_ring_unmap - NULL is accepted. */
+void vb_local_ring_unmap(const struct vb_local_ring *ring);
+
+/* local_bell.c */
+int vb_local_bell_create(struct vb_local *local) VB_MUST_USE;
+void vb_local_bell_finish(struct vb_local *local);
+/* vb_local_bell_ring - the ring from us to the peer has news, or the one from it has room. */
+void vb_local_bell_ring(struct vb_local *local, struct vb_local_peer *peer);
+/* vb_local_bell_leave - as above without waking: it finds out when it wakes. */
+void vb_local_bell_leave(struct vb_local *local, struct vb_local_peer *peer);
+/* vb_local_bell_take - moves the doorbells of the shared page to local->pending. */
+void vb_local_bell_take(struct vb_local *local);
+/* vb_local_bell_pend - a slot is to be looked at, without a doorbell. */
+static inline void vb_local_bell_pend(struct vb_local *local, unsigned int slot)
+{
+	local->pending[slot / 64] |= 1ull << (slot % 64);
+	local->pending_summary |= 1u << (slot / 64);
+}
+bool vb_local_arm(struct vb_carrier *carrier);
+void vb_local_disarm(struct vb_carrier *carrier);
+
+#endif

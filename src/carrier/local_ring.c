@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * local_ring.c - packets through a ring with one producer and one consumer.
+ *
+ *      | mark 8 | BTH, extended headers | payload | pad | to a multiple of 16 | mark | ...
+ *
+ * A mark holds the packet's size, and its complement as a check; a mark of 0 says that nothing is here
+ * yet. The producer writes the packet, then a mark of 0 where the next frame will begin, then the packet's
+ * mark with release semantics; so the consumer never takes old bytes for a frame, needs to read no
+ * shared position, and a producer killed anywhere leaves a ring that ends cleanly.
+ *
+ * Positions are counted in bytes, free running. The data is mapped twice in a row, in both processes,
+ * so that a frame at the end runs on into the beginning. The consumer publishes how far it has read in its own
+ * segment, at least every PUBLISH_BYTES. Room for the next mark is always kept.
+ *
+ * No room: the producer changes `want` and looks again; the consumer, having published, looks at
+ * `want` and rings the producer's doorbell when it changed. Both store first and load then.
+ *
+ * The consumer reads each mark once and checks it; small packets are copied out before they are looked
+ * at; of large ones the bounds are ours, and a producer that changes the bytes meanwhile changes
+ * its own packet. A ring that holds nonsense is not read any more.
+ */
+#define _GNU_SOURCE
+#include "carrier/local_private.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MASK (VB_LOCAL_RING_BYTES - 1u)
+#define FRAME_ALIGN 16u
+#define MARK_BYTES 8u
+#define PACKET_MAX (VB_HEADERS_MAX + VB_LOCAL_SEGMENT + 3u)
+#define PUBLISH_BYTES (VB_LOCAL_RING_BYTES / 8)
+#define SMALL_BYTES 256u
+
+_Static_assert((VB_LOCAL_RING_BYTES & MASK) == 0, "a power of two");
+_Static_assert(VB_LOCAL_RING_BYTES >= 8 * (PACKET_MAX + 64), "eight pieces and more");
+
+static inline uint64_t mark_of(uint32_t size)
+{
+	return (uint64_t)~size << 32 | size;
+}
+
+static inline uint32_t frame_bytes(uint32_t size)
+{
+	return (MARK_BYTES + size + FRAME_ALIGN - 1) & ~(FRAME_ALIGN - 1);
+}
+
+/* Header page and data, and the data once more behind it. */
+static int map_ring(int fd, bool writable, struct vb_local_ring **ring)
+{
+	const int prot = PROT_READ | (writable ? PROT_WRITE : 0);
+	const size_t bytes = VB_LOCAL_RING_FILE + VB_LOCAL_RING_BYTES;
+	uint8_t *base = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct stat st;
+
+	if (base == MAP_FAILED)
+		return -errno;
+	/* Populated: a page fault costs more than a piece's copy, and the ring is used from end to end. */
+	if (mmap(base, VB_LOCAL_RING_FILE, prot, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) ==
+		    MAP_FAILED ||
+	    mmap(base + VB_LOCAL_RING_FILE, VB_LOCAL_RING_BYTES, prot,
+		 MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, VB_FILE_PAGE) == MAP_FAILED) {
+		int error = errno;
+
+		munmap(base, bytes);
+		return -error;
+	}
+	if (fstat(fd, &st) || (uint64_t)st.st_size < VB_LOCAL_RING_FILE) {
+		munmap(base, bytes);
+		return -EBADMSG;
+	}
+	*ring = (struct vb_local_ring *)base;
+	return 0;
+}
+
+void vb_local_ring_unmap(const struct vb_local_ring *ring)
+{
+	if (ring)
+		munmap((void *)(uintptr_t)ring, VB_LOCAL_RING_FILE + VB_LOCAL_RING_BYTES);
+}
+
+/* --- the producer's end --------------------------------------------------------------------------- */
+
+int vb_local_ring_create(struct vb_local *local, struct vb_local_peer *peer)
+{
+	struct vb_local_out *out = &peer->out;
+	struct vb_local_ring *ring;
+	uint32_t number;
+	uint64_t id;
+	int r, fd;
+
+	if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
+		return -EIO;
+	fd = vb_registry_file_create(local->registry, VB_FILE_RING, peer->slot, VB_LOCAL_RING_FILE,
+				     VB_LOCAL_RING_FILE, &number);
+	if (fd < 0)
+		return fd;
+	r = map_ring(fd, true, &ring);
+	close(fd);
+	if (r)
+		goto err_abandon;
+	ring->ring_id = id | 1; /* never 0 */
+	ring->consumer_id = peer->id;
+	r = vb_registry_file_publish(local->registry, VB_FILE_RING, peer->slot, number);
+	if (r)
+		goto err_unmap;
+	memset(out, 0, sizeof(*out));
+	out->ring = ring;
+	out->data = (uint8_t *)ring + VB_FILE_PAGE;
+	out->ring_id = id | 1;
+	return 0;
+
+err_unmap:
+	vb_local_ring_unmap(ring);
+err_abandon:
+	vb_registry_file_abandon(local->registry, number);
+	return r;
+}
+
+/* Takes the consumer's position over. False: it is none. */
+static bool refresh_head(struct vb_local *local, struct vb_local_peer *peer)
+{
+	const struct vb_local_consumed *line = &peer->area->consumed[local->slot];
+	struct vb_local_out *out = &peer->out;
+	uint64_t head;
+
+	if (__atomic_load_n(&line->ring_id, __ATOMIC_SEQ_CST) != out->ring_id)
+		return true; /* it has not opened this ring yet */
+	head = __atomic_load_n(&line->head, __ATOMIC_SEQ_CST);
+	if (head - out->head > out->tail - out->head || head % FRAME_ALIGN)
+		return false;
+	out->head = head;
+	return true;
+}
+
+static inline bool fits(const struct vb_local_out *out, uint32_t need)
+{
+	return out->tail - out->head + need + FRAME_ALIGN <= VB_LOCAL_RING_BYTES;
+}
+
+void vb_local_ring_close_out(struct vb_local *local, struct vb_local_peer *peer)
+{
+	struct vb_local_out *out = &peer->out;
+	bool useless = vb_local_is_closed(peer->segment) ||
+		       __atomic_load_n(&peer->area->id, __ATOMIC_ACQUIRE) != peer->id ||
+		       !refresh_head(local, peer) || out->head == out->tail ||
+		       !vb_registry_is_alive(local->registry, peer->slot);
+
+	__atomic_store_n(&out->ring->header.closed, 1, __ATOMIC_RELEASE);
+	/* What a living consumer has not read yet it shall find: it may be the last acknowledgement of a
+	 * process that is about to exit. */
+	if (useless)
+		vb_registry_file_remove(local->registry, VB_FILE_RING, peer->slot);
+	vb_local_bell_leave(local, peer);
+	vb_local_ring_unmap(out->ring);
+	if (out->waiting) {
+		local->waiting--;
+		local->room_due = true; /* the packets that wait find out what became of the peer */
+	}
+	memset(out, 0, sizeof(*out));
+}
+
+/* Nonsense in the consumer's position: we do not know what it has read, so the ring is over. */
+static int give_up(struct vb_local *local, struct vb_local_peer *peer)
+{
+	vb_local_ring_close_out(local, peer);
+	peer->broken = true;
+	return -EIO;
+}
+
+/* Says that we wait. True: there is room after all. */
+static bool ask_for_room(struct vb_local *local, struct vb_local_peer *peer)
+{
+	struct vb_local_out *out = &peer->out;
+
+	__atomic_fetch_add(&out->ring->want, 1, __ATOMIC_SEQ_CST);
+	return refresh_head(local, peer) && fits(out, out->needed);
+}
+
+/* 0: need bytes fit, or -EAGAIN, -EIO. */
+static int find_room(struct vb_local *local, struct vb_local_peer *peer, uint32_t need)
+{
+	struct vb_local_out *out = &peer->out;
+
+	if (!refresh_head(local, peer))
+		return give_up(local, peer);
+	if (fits(out, need))
+		return 0;
+	out->needed = need;
+	if (ask_for_room(local, peer))
+		return 0;
+	if (!out->waiting) {
+		out->waiting = true;
+		if (local->waiting++ == 0)
+			local->waiting_checked_ms = vb_local_now_ms();
+	}
+	return -EAGAIN;
+}
+
+bool vb_local_ring_has_room(struct vb_local *local, struct vb_local_peer *peer)
+{
+	struct vb_local_out *out = &peer->out;
+
+	if (!refresh_head(local, peer)) {
+		(void)give_up(local, peer);
+		return true; /* the next attempt hears what is wrong */
+	}
+	if (!fits(out, out->needed) && !ask_for_room(local, peer))
+		return false;
+	out->waiting = false;
+	local->waiting--;
+	return true;
+}
+
+/* Gathers exactly bytes of payload. False: the parts hold fewer. */
+static bool gather(uint8_t *to, const struct iovec *parts, int count, uint32_t bytes)
+{
+	int i;
+
+	for (i = 0; i < count && bytes; i++) {
+		size_t n = VB_MIN(parts[i].iov_len, (size_t)bytes);
+
+		memcpy(to, parts[i].iov_base, n);
+		to += n;
+		bytes -= (uint32_t)n;
+	}
+	return bytes == 0;
+}
+
+int vb_local_ring_put(struct vb_local *local, struct vb_local_peer *peer, const struct vb_tx *tx)
+{
+	struct vb_local_out *out = &peer->out;
+	uint32_t header_bytes = vb_opcode_table[tx->headers->opcode].header_bytes;
+	uint32_t size = header_bytes + tx->payload_bytes + tx->headers->pad;
+	uint32_t need = frame_bytes(size);
+	uint8_t *at;
+	int r;
+
+	if (tx->payload_bytes > VB_LOCAL_SEGMENT || tx->headers->pad > 3)
+		return -EMSGSIZE;
+	if (!fits(out, need)) {
+		r = find_room(local, peer, need);
+		if (r)
+			return r;
+	}
+	at = out->data + (out->tail & MASK);
+	r = vb_headers_encode(tx->headers, at + MARK_BYTES, VB_HEADERS_MAX);
+	if (r < 0)
+		return r;
+	if ((uint32_t)r != header_bytes ||
+	    !gather(at + MARK_BYTES + header_bytes, tx->payload, tx->payload_parts, tx->payload_bytes))
+		return -EINVAL;
+	memset(at + MARK_BYTES + header_bytes + tx->payload_bytes, 0, tx->headers->pad);
+	__atomic_store_n((uint64_t *)(void *)(at + need), 0, __ATOMIC_RELAXED);
+	__atomic_store_n((uint64_t *)(void *)at, mark_of(size), __ATOMIC_RELEASE);
+	out->tail += need;
+	vb_local_bell_ring(local, peer);
+	return 0;
+}
+
+/* --- the consumer's end ----------------------------------------------------------------------------- */
+
+static int open_in(struct vb_local *local, struct vb_local_peer *peer)
+{
+	struct vb_local_consumed *line = &local->area->consumed[peer->slot];
+	struct vb_local_in *in = &peer->in;
+	struct vb_file_header header;
+	struct vb_local_ring *ring;
+	uint64_t id;
+	int r, fd;
+
+	fd = vb_registry_file_open(local->registry, VB_FILE_RING, peer->slot, local->slot,
+				   VB_LOCAL_RING_FILE, false, &header);
+	if (fd < 0)
+		return fd;
+	r = map_ring(fd, false, &ring);
+	close(fd);
+	if (r)
+		return r;
+	id = __atomic_load_n(&ring->ring_id, __ATOMIC_ACQUIRE);
+	if (id == 0 || id == in->ring_id || ring->consumer_id != local->area->id) {
+		vb_local_ring_unmap(ring);
+		return -ENOENT;
+	}
+	memset(in, 0, sizeof(*in));
+	in->ring = ring;
+	in->data = (const uint8_t *)ring + VB_FILE_PAGE;
+	in->ring_id = id;
+	in->instance = header.instance;
+	__atomic_store_n(&line->ring_id, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&line->head, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&line->ring_id, id, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+void vb_local_ring_close_in(struct vb_local *local, struct vb_local_peer *peer)
+{
+	struct vb_local_in *in = &peer->in;
+
+	vb_local_ring_unmap(in->ring);
+	in->ring = NULL;
+	in->data = NULL;
+	vb_registry_file_retire(local->registry, peer->slot, in->instance);
+}
+
+static void publish(struct vb_local *local, struct vb_local_peer *peer)
+{
+	struct vb_local_in *in = &peer->in;
+	uint32_t want;
+
+	__atomic_store_n(&local->area->consumed[peer->slot].head, in->head, __ATOMIC_SEQ_CST);
+	in->published = in->head;
+	want = __atomic_load_n(&in->ring->want, __ATOMIC_SEQ_CST);
+	if (want == in->want_served)
+		return;
+	in->want_served = want;
+	if (vb_local_peer_view(local, peer) == 0 && peer->instance == in->instance)
+		vb_local_bell_ring(local, peer);
+}
+
+/* Delivers the packet of size bytes at data. */
+static void deliver(struct vb_local *local, const uint8_t *data, uint32_t size)
+{
+	struct vb_rx rx = {
+		.data = data,
+		.size = size,
+		.src = local->registry->address,
+		.dst = local->registry->address,
+		.hop_limit = 64,
+	};
+	_Alignas(16) uint8_t small[SMALL_BYTES];
+
+	if (size <= SMALL_BYTES) {
+		memcpy(small, data, size);
+		rx.data = small;
+	}
+	local->counters.rx_packets++;
+	local->base.deliver(local->base.env, &rx);
+}
+
+/* A ring that nobody writes any more has been read, or one that must not be read. */
+static int finish_in(struct vb_local *local, struct vb_local_peer *peer, bool over, bool *more)
+{
+	*more = false;
+	if (over) {
+		vb_local_ring_close_in(local, peer);
+		*more = true; /* the slot's next owner may have written already */
+	}
+	return 0;
+}
+
+int vb_local_ring_drain(struct vb_local *local, struct vb_local_peer *peer, int budget, bool *more)
+{
+	struct vb_local_in *in = &peer->in;
+	bool over;
+	int count;
+
+	*more = false;
+	if (!in->ring) {
+		int r = open_in(local, peer);
+
+		if (r && r != -ENOENT && r != -EBADMSG) {
+			/* Out of descriptors or memory: what is in there is not lost, only late. */
+			local->retry[peer->slot / 64] |= 1ull << (peer->slot % 64);
+			local->retries = true;
+		}
+		if (r)
+			return 0;
+	}
+	/* Before the marks are read: what it wrote before it closed is seen below. */
+	over = in->producer_dead || vb_local_is_closed(&in->ring->header);
+	if (in->corrupt)
+		return finish_in(local, peer, over, more);
+	for (count = 0; count < budget; count++) {
+		const uint8_t *at = in->data + (in->head & MASK);
+		uint64_t mark = __atomic_load_n((const uint64_t *)(const void *)at, __ATOMIC_ACQUIRE);
+		uint32_t size = (uint32_t)mark;
+
+		if (mark == 0)
+			break;
+		if (mark != mark_of(size) || size < VB_BTH_BYTES || size > PACKET_MAX) {
+			in->corrupt = true;
+			break;
+		}
+		deliver(local, at + MARK_BYTES, size);
+		in->head += frame_bytes(size);
+		if (in->head - in->published >= PUBLISH_BYTES)
+			publish(local, peer);
+	}
+	*more = count == budget && !in->corrupt;
+	if (in->head != in->published)
+		publish(local, peer);
+	if (!*more)
+		(void)finish_in(local, peer, over, more);
+	return count;
+}
