@@ -124,7 +124,7 @@ static int index_of(const struct vb_registry_port *port, uint16_t slot)
 
 /* --- the program --------------------------------------------------------------------------------- */
 
-static int attach(const struct vb_steering_group *g)
+int vb_steering_attach(const struct vb_steering_group *g)
 {
 	struct sock_filter code[PROGRAM_MAX];
 	struct sock_fprog program = {.filter = code};
@@ -199,7 +199,7 @@ static int publish(struct vb_steering_group *g, uint32_t span)
 	span = VB_MIN(VB_MAX(span, port_count(g->port)) + PROBES_BEYOND, VB_REGISTRY_SLOTS);
 	g->port->probe = random_u64();
 	__atomic_store_n(&g->port->generation, g->port->generation + 1, __ATOMIC_RELAXED);
-	err = attach(g);
+	err = vb_steering_attach(g);
 	if (err == 0)
 		send_probes(g, span);
 	return err;
@@ -241,7 +241,7 @@ bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8
 		while (port->slot[count - 1] == 0)
 			count--;
 		__atomic_store_n(&port->count, count, __ATOMIC_RELAXED);
-		if (attach(g) < 0)
+		if (vb_steering_attach(g) < 0)
 			s->pending = true;
 	}
 	vb_registry_unlock(s->registry);
@@ -484,7 +484,7 @@ void vb_steering_leave(struct vb_steering *s)
 			remove_index(g->port, (uint32_t)index);
 			__atomic_store_n(&g->port->generation, g->port->generation + 1,
 					 __ATOMIC_RELAXED);
-			attach(g);
+			(void)!vb_steering_attach(g); /* else strays will tell */
 		}
 		close(g->fd);
 		g->fd = -1;

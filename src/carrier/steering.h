@@ -102,6 +102,9 @@ static inline bool vb_steering_changed(const struct vb_steering *s)
 	return false;
 }
 
+/* vb_steering_attach - makes the program follow the table, which is locked by the caller. 0 or -errno. */
+int vb_steering_attach(const struct vb_steering_group *g) VB_MUST_USE;
+
 /* vb_steering_sync - takes the dead out, mends what is wrong about us, renews the watches. */
 void vb_steering_sync(struct vb_steering *s);
 

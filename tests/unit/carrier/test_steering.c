@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_steering.c - several processes share one address's port; each packet reaches the process whose slot
+ * its QPN names, through joins, leaves and kill -9.
+ *
+ * The processes report through a page that they share with the test. A process that got a packet for
+ * another one says so at once (wrong), which must never happen.
+ */
+#define _GNU_SOURCE
+#include "udp_fixture.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#define WORKERS 8
+
+struct worker {
+	pid_t pid;
+	uint32_t slot; /* 0 until it has joined */
+	bool stop, stopped;
+	uint64_t got, wrong, strays, handed;
+};
+
+static struct worker *workers;
+static struct vb_registry *worker_registry;
+static struct worker *self;
+
+static void count_packet(void *env, const struct vb_rx *rx)
+{
+	if (vb_udp_qpn(rx->data) >> VB_SLOT_SHIFT == worker_registry->slot)
+		__atomic_fetch_add(&self->got, 1, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_add(&self->wrong, 1, __ATOMIC_RELAXED);
+}
+
+static void run_worker(struct worker *w, const char *const *addresses, unsigned int count)
+{
+	struct vb_udp_config config = {.address_count = count};
+	struct vb_udp_counters counters;
+	struct vb_carrier *carrier;
+	bool room = false;
+
+	self = w;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (unsigned int i = 0; i < count; i++)
+		config.addresses[i] = test_address(addresses[i]);
+	if (vb_registry_join(&worker_registry, &config.addresses[0]) < 0)
+		_exit(1);
+	config.registry = worker_registry;
+	if (vb_udp_create(&carrier, &config, count_packet, NULL) < 0)
+		_exit(2);
+	__atomic_store_n(&w->slot, worker_registry->slot, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&w->stop, __ATOMIC_ACQUIRE)) {
+		struct pollfd p = {.fd = carrier->fd, .events = POLLIN};
+
+		if (carrier->ops->arm(carrier))
+			poll(&p, 1, 20);
+		carrier->ops->disarm(carrier);
+		while (carrier->ops->poll(carrier, 64, &room) > 0)
+			;
+		vb_udp_read_counters(carrier, &counters);
+		__atomic_store_n(&w->strays, counters.rx_strays, __ATOMIC_RELAXED);
+		__atomic_store_n(&w->handed, counters.rx_handed, __ATOMIC_RELAXED);
+	}
+	carrier->ops->destroy(carrier);
+	vb_registry_leave(worker_registry);
+	__atomic_store_n(&w->stopped, true, __ATOMIC_RELEASE);
+	_exit(0);
+}
+
+static void start_on(unsigned int i, const char *const *addresses, unsigned int count)
+{
+	struct worker *w = &workers[i];
+	uint64_t until = test_now_ns() + PATIENCE_NS;
+
+	pid_t pid;
+
+	memset(w, 0, sizeof(*w));
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		run_worker(w, addresses, count);
+	w->pid = pid; /* the page is shared: the child does not write it */
+	while (__atomic_load_n(&w->slot, __ATOMIC_ACQUIRE) == 0) {
+		if (waitpid(w->pid, NULL, WNOHANG) != 0 || test_now_ns() > until)
+			fail_msg("worker %u did not join", i);
+		usleep(500);
+	}
+}
+
+static void start(unsigned int i, const char *address)
+{
+	start_on(i, &address, 1);
+}
+
+static void stop(unsigned int i)
+{
+	int status;
+
+	__atomic_store_n(&workers[i].stop, true, __ATOMIC_RELEASE);
+	assert_int_equal(waitpid(workers[i].pid, &status, 0), workers[i].pid);
+	assert_int_equal(status, 0);
+	workers[i].pid = 0;
+}
+
+static void kill_worker(unsigned int i)
+{
+	assert_int_equal(kill(workers[i].pid, SIGKILL), 0);
+	assert_int_equal(waitpid(workers[i].pid, NULL, 0), workers[i].pid);
+	workers[i].pid = 0;
+}
+
+static uint64_t sum_strays(void)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < WORKERS; i++) {
+		if (workers[i].pid)
+			sum += __atomic_load_n(&workers[i].strays, __ATOMIC_RELAXED);
+	}
+	return sum;
+}
+
+static uint64_t got(unsigned int i)
+{
+	return __atomic_load_n(&workers[i].got, __ATOMIC_RELAXED);
+}
+
+/* send_round - n packets to every live worker, as trains; returns when all arrived, or, where loss is
+ * allowed, when none arrives any more. */
+static void send_round(struct host *from, const struct vb_path *path, uint32_t n, bool all)
+{
+	uint64_t before[WORKERS], until = test_now_ns() + (all ? PATIENCE_NS : 100000000u);
+	bool complete = false;
+
+	for (unsigned int i = 0; i < WORKERS; i++) {
+		before[i] = got(i);
+		for (uint32_t k = 0; k < n && workers[i].pid; k++)
+			assert_int_equal(host_send(from, path, workers[i].slot << VB_SLOT_SHIFT | 3, k,
+						   "12345678", 8),
+					 0);
+	}
+	host_flush(from);
+	while (!complete && test_now_ns() < until) {
+		complete = true;
+		for (unsigned int i = 0; i < WORKERS; i++)
+			complete = complete && (!workers[i].pid || got(i) >= before[i] + n);
+		if (!complete)
+			usleep(200);
+	}
+	if (all && !complete)
+		fail_msg("packets are missing");
+	for (unsigned int i = 0; i < WORKERS; i++)
+		assert_int_equal(workers[i].wrong, 0);
+}
+
+/* wait_until_right - until a round brings no stray; bounded. */
+static void wait_until_right(struct host *from, const struct vb_path *path)
+{
+	uint64_t until = test_now_ns() + PATIENCE_NS, before;
+
+	do {
+		assert_true(test_now_ns() < until);
+		before = sum_strays();
+		send_round(from, path, 1, false);
+		usleep(2000); /* the counters are told after the packets */
+		send_round(from, path, 1, false);
+		usleep(2000);
+	} while (sum_strays() != before);
+	send_round(from, path, 20, true);
+}
+
+static void packets_reach_their_process(void **state)
+{
+	struct host *from = host_open("127.7.2.1");
+	struct in6_addr to = test_address("127.7.2.2");
+	struct vb_path path = host_path(from, &to);
+
+	for (unsigned int i = 0; i < 4; i++)
+		start(i, "127.7.2.2");
+	for (unsigned int round = 0; round < 50; round++)
+		send_round(from, &path, 20, true);
+	for (unsigned int i = 0; i < 4; i++) {
+		assert_int_equal(got(i), 1000);
+		assert_int_equal(workers[i].handed, 0);
+		assert_int_equal(workers[i].strays, 0);
+	}
+	for (unsigned int i = 0; i < 4; i++)
+		stop(i);
+	host_close(from);
+}
+
+static void joins_and_leaves(void **state)
+{
+	struct host *from = host_open("127.7.2.3");
+	struct in6_addr to = test_address("127.7.2.4");
+	struct vb_path path = host_path(from, &to);
+
+	for (unsigned int i = 0; i < 4; i++)
+		start(i, "127.7.2.4");
+	for (unsigned int round = 0; round < 24; round++) {
+		unsigned int i = round * 5 % WORKERS;
+
+		if (workers[i].pid)
+			stop(i);
+		else
+			start(i, "127.7.2.4");
+		/* A clean change is right at once. */
+		send_round(from, &path, 10, true);
+	}
+	for (unsigned int i = 0; i < WORKERS; i++) {
+		if (workers[i].pid) {
+			assert_int_equal(workers[i].strays, 0);
+			stop(i);
+		}
+	}
+	host_close(from);
+}
+
+static void deaths_are_mended(void **state)
+{
+	struct host *from = host_open("127.7.2.5");
+	struct in6_addr to = test_address("127.7.2.6");
+	struct vb_path path = host_path(from, &to);
+
+	for (unsigned int i = 0; i < 6; i++)
+		start(i, "127.7.2.6");
+	for (unsigned int round = 0; round < 30; round++) {
+		unsigned int i = (round * 7 + round / 3) % WORKERS, k = (i + 3) % WORKERS;
+
+		if (workers[i].pid)
+			kill_worker(i);
+		else
+			start(i, "127.7.2.6");
+		if (round % 4 == 3 && workers[k].pid) /* two at once: seen in either order */
+			kill_worker(k);
+		wait_until_right(from, &path);
+	}
+	for (unsigned int i = 0; i < WORKERS; i++) {
+		if (workers[i].pid)
+			kill_worker(i);
+	}
+	/* The next one finds only the dead. */
+	start(0, "127.7.2.6");
+	send_round(from, &path, 20, true);
+	assert_int_equal(workers[0].strays, 0);
+	stop(0);
+	host_close(from);
+}
+
+/* Processes with different sets of addresses: each address is a group of its own. */
+static void addresses_are_groups_of_their_own(void **state)
+{
+	static const char *const both[] = {"127.7.2.8", "127.7.2.9"}, *const swapped[] = {"127.7.2.8"};
+	struct host *from = host_open("127.7.2.7");
+	struct in6_addr first = test_address(both[0]), second = test_address(both[1]);
+	struct vb_path path1 = host_path(from, &first), path2 = host_path(from, &second);
+
+	start_on(0, swapped, 1);
+	start_on(1, both, 2);
+	start_on(2, both, 2);
+	send_round(from, &path1, 10, true);
+	for (unsigned int i = 1; i <= 2; i++)
+		assert_int_equal(host_send(from, &path2, workers[i].slot << VB_SLOT_SHIFT | 3, 0, "12345678",
+					   8),
+				 0);
+	host_flush(from);
+	kill_worker(0);
+	wait_until_right(from, &path1);
+	wait_until_right(from, &path2);
+	for (unsigned int i = 1; i <= 2; i++)
+		stop(i);
+	host_close(from);
+}
+
+/* The table is wrong: who gets another's packets hands them on, and has the table put right. */
+static void a_wrong_table_is_put_right(void **state)
+{
+	struct host *from = host_open("127.7.2.10");
+	struct host *spoiler = host_open("127.7.2.11"); /* a member, to be able to write the table */
+	struct vb_path path = host_path(from, &spoiler->address);
+	struct vb_registry_port *port = &spoiler->registry->shared->port[0];
+	struct vb_steering_group *g = &vb_udp_of(spoiler->carrier)->steering.group[0];
+	uint64_t handed = 0, wait_until = test_now_ns() + PATIENCE_NS;
+	uint16_t slot;
+
+	for (unsigned int i = 0; i < 3; i++)
+		start(i, "127.7.2.11");
+	wait_until_right(from, &path);
+	/* Two entries change places, and a join attaches the wrong program. */
+	assert_ptr_equal(g->port, port);
+	assert_int_equal(port->count, 4);
+	assert_int_equal(vb_registry_lock(spoiler->registry), 0);
+	slot = port->slot[1];
+	port->slot[1] = port->slot[2];
+	port->slot[2] = slot;
+	port->probe = 0;
+	vb_registry_unlock(spoiler->registry);
+	start(3, "127.7.2.11"); /* probes, and they put it right */
+	host_settle(spoiler);
+	wait_until_right(from, &path);
+	assert_int_equal(port->count, 5);
+
+	/* Now without a round of probes: only strays tell. */
+	assert_int_equal(vb_registry_lock(spoiler->registry), 0);
+	slot = port->slot[1];
+	port->slot[1] = port->slot[3];
+	port->slot[3] = slot;
+	assert_int_equal(vb_steering_attach(g), 0);
+	vb_registry_unlock(spoiler->registry);
+	send_round(from, &path, 1, true); /* nothing is lost: handed on */
+	wait_until_right(from, &path);
+	while (handed == 0 && test_now_ns() < wait_until) {
+		for (unsigned int i = 0; i < 4; i++)
+			handed += __atomic_load_n(&workers[i].handed, __ATOMIC_RELAXED);
+	}
+	assert_true(handed > 0);
+	for (unsigned int i = 0; i < 4; i++)
+		stop(i);
+	host_settle(spoiler);
+	assert_int_equal(port->count, 1);
+	host_close(spoiler);
+	host_close(from);
+}
+
+/* A dead one's socket that another process still holds keeps its index in the kernel. */
+static void an_inherited_socket_keeps_its_index(void **state)
+{
+	struct host *from = host_open("127.7.2.12");
+	struct in6_addr to = test_address("127.7.2.13");
+	struct vb_path path = host_path(from, &to);
+	int hold[2];
+	char byte = 0;
+	pid_t child;
+
+	assert_int_equal(pipe(hold), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		/* joins, has a child that holds the socket, and leaves */
+		struct host *h = host_open("127.7.2.13");
+
+		close(hold[1]);
+		if (fork() == 0) {
+			ssize_t n = read(hold[0], &byte, 1); /* until the test closes its end */
+
+			_exit(n == 0 ? 0 : 1);
+		}
+		host_close(h);
+		_exit(0);
+	}
+	close(hold[0]);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	for (unsigned int i = 0; i < 3; i++)
+		start(i, "127.7.2.13");
+	wait_until_right(from, &path);
+	kill_worker(1);
+	wait_until_right(from, &path);
+	close(hold[1]); /* the socket goes, the last one moves: strays tell */
+	usleep(20000);
+	wait_until_right(from, &path);
+	stop(0);
+	stop(2);
+	host_close(from);
+}
+
+static void hostile_strays_are_refused(void **state)
+{
+	struct host *b = host_open("127.7.2.14");
+	struct vb_udp *udp = vb_udp_of(b->carrier);
+	struct sockaddr_un name;
+	socklen_t name_bytes = sizeof(name);
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint8_t data[20000];
+
+	assert_int_equal(getsockname(udp->stray_fd, (struct sockaddr *)&name, &name_bytes), 0);
+	for (uint32_t n = 0; n < 1000; n++) {
+		size_t bytes = n % 20 == 0 ? n * 19 : n % 90;
+
+		memset(data, (int)n, sizeof(data));
+		if (n % 3 == 0) { /* as it should be, but for the ICRC */
+			const uint32_t magic = 0x76627374u, qpn = htonl(host_qpn(b, 1));
+
+			memcpy(data, &magic, 4);
+			memcpy(data + 8, &b->address, 16);
+			memcpy(data + 24, &b->address, 16);
+			memcpy(data + 52, &qpn, 4);
+		}
+		assert_int_equal(sendto(fd, data, bytes, 0, (struct sockaddr *)&name, name_bytes), bytes);
+		if (n % 8 == 7)
+			host_settle(b);
+	}
+	host_settle(b);
+	assert_int_equal(b->packets, 0);
+	assert_int_equal(host_counters(b).rx_handed, 0);
+	assert_true(host_counters(b).rx_bad_icrc > 0);
+	assert_int_equal(host_counters(b).rx_bad_icrc + host_counters(b).rx_short +
+				 host_counters(b).rx_unclaimed,
+			 1000);
+	close(fd);
+	host_close(b);
+}
+
+/* A forked child closes what it inherited; the parent goes on, and its index goes when it leaves. */
+static void a_forked_child_drops_all(void **state)
+{
+	struct host *from = host_open("127.7.2.15"), *b = host_open("127.7.2.16");
+	struct vb_path path = host_path(from, &b->address);
+	pid_t child = fork();
+	int status;
+
+	assert_true(child >= 0);
+	if (child == 0) {
+		int fd = vb_udp_of(b->carrier)->address[0].rx_fd;
+
+		vb_udp_drop_in_child(b->carrier);
+		vb_registry_drop_in_child(b->registry);
+		_exit(fcntl(fd, F_GETFD) == -1 && errno == EBADF ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(host_send(from, &path, host_qpn(b, 1), 0, "12345678", 8), 0);
+	host_flush(from);
+	host_wait(b, 1);
+	host_close(b);
+	host_close(from);
+}
+
+static int make_workers(void **state)
+{
+	workers = mmap(NULL, sizeof(*workers) * WORKERS, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return workers == MAP_FAILED;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(packets_reach_their_process),
+		cmocka_unit_test(joins_and_leaves),
+		cmocka_unit_test(deaths_are_mended),
+		cmocka_unit_test(addresses_are_groups_of_their_own),
+		cmocka_unit_test(a_wrong_table_is_put_right),
+		cmocka_unit_test(an_inherited_socket_keeps_its_index),
+		cmocka_unit_test(hostile_strays_are_refused),
+		cmocka_unit_test(a_forked_child_drops_all),
+	};
+
+	return cmocka_run_group_tests(tests, make_workers, NULL);
+}
