@@ -345,7 +345,7 @@ static void enter_reset(struct vb_qp *qp)
 	qp->attr = (struct vb_qp_attr){0};
 	qp->reason = (struct vb_reason){0};
 	qp->mtu = 0;
-	qp->fatal_raised = qp->last_wqe_raised = qp->sqd_notified = false;
+	qp->fatal_raised = qp->sqd_notified = false;
 	qp->cq_overran = false;
 }
 
@@ -371,10 +371,8 @@ static void enter_err(struct vb_qp *qp)
 	vb_qp_flush(qp);
 	/* From here on it takes nothing from the SRQ: who waits to free the SRQ's buffers may go
 	 * on. */
-	if (qp->srq && !qp->last_wqe_raised) {
-		qp->last_wqe_raised = true;
+	if (qp->srq)
 		vb_nic_raise(qp->nic, VB_EVENT_QP_LAST_WQE_REACHED, qp, NULL, NULL);
-	}
 }
 
 void vb_qp_set_state(struct vb_qp *qp, enum vb_qp_state state)

@@ -277,6 +277,7 @@ static void test_query(void **state)
 	assert_int_equal(got.qp_state, RTS);
 	assert_int_equal(got.cur_qp_state, RTS);
 	assert_int_equal(got.rq_psn, 0x123456);
+	assert_int_equal(q.qp->attr.rq_psn, 0x123456);
 	assert_int_equal(got.sq_psn, 0x654321);
 	assert_int_equal(got.path_mtu, VB_MTU_1024);
 	assert_int_equal(got.dest_qpn, 0x17);

@@ -147,7 +147,7 @@ static void take(struct vb_qp *qp, uint64_t wr_id)
 
 static void test_srq_is_shared(void **state)
 {
-	const struct vb_recv_wr wr = make_wr(9, 1);
+	const struct vb_recv_wr wr = make_wr(9, 0);
 	struct fixture x;
 
 	set_up(&x, 0);
