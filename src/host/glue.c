@@ -140,11 +140,13 @@ static bool bit_change(uint64_t *bitmap, uint32_t index, bool value)
 }
 
 /* In RTR a queue pair takes requests too, but the first one must come as a packet: it raises
- * COMM_EST. */
+ * COMM_EST. Many responders never leave RTR, so from then on copies are welcome. */
 static bool is_open(const struct vb_engine *engine, const struct vb_qp *qp)
 {
-	return (qp->state == VB_QPS_RTS || qp->state == VB_QPS_SQD) && qp->path_valid &&
-	       qp->path.carrier == engine->local && engine->direct;
+	bool receives = qp->state == VB_QPS_RTS || qp->state == VB_QPS_SQD ||
+			(qp->state == VB_QPS_RTR && qp->resp.comm_est);
+
+	return receives && qp->path_valid && qp->path.carrier == engine->local && engine->direct;
 }
 
 static void publish(struct vb_engine *engine, const struct vb_qp *qp)
@@ -190,6 +192,8 @@ static void qp_changed(void *env, struct vb_qp *qp)
 
 static void event(void *env, const struct vb_event *raised)
 {
+	if (raised->type == VB_EVENT_COMM_EST)
+		qp_changed(env, raised->qp);
 	if (hooks && hooks->event)
 		hooks->event(env, raised);
 }
