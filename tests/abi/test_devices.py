@@ -62,7 +62,7 @@ def test_gid_0_is_link_local_and_gid_1_is_the_address(pair):
 def test_an_unknown_device_name_is_not_found(loopback):
     with loopback[0].start("ibv_devinfo", "-d", "verbena9") as program:
         assert program.wait() != 0
-        assert "not found" in program.output()
+        assert "'verbena9' wasn't found" in program.output()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])

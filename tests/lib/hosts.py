@@ -237,6 +237,15 @@ class Veth:
                        f"ip addr add {self.IPV4[i]}/24 dev veth0",
                        f"ip addr add {self.IPV6[i]}/64 dev veth0 nodad",
                        "ip link set lo up", "ip link set veth0 up")
+        deadline = time.monotonic() + DEFAULT_LIMIT
+        while not all(self.is_ready(i) for i in range(2)):
+            if time.monotonic() > deadline:
+                raise OSError("veth0 got no link-local address")
+            time.sleep(LOOK_SECONDS)
+
+    def is_ready(self, i):
+        """Whether the kernel has given veth0 its link-local address, which it does some time later."""
+        return self.shell(i, "ip -6 addr show dev veth0 scope link -tentative").strip() != ""
 
     def hold(self, command):
         """A process that keeps a namespace alive, and dies with us: it reads a pipe of ours."""
@@ -255,10 +264,12 @@ class Veth:
         done = subprocess.run([*self.enter(i), "sh", "-ec", "\n".join(lines)], capture_output=True, text=True)
         if done.returncode:
             raise OSError(f"cannot set up the namespaces: {done.stderr.strip()}")
+        return done.stdout
 
     def hosts(self, family):
         addresses = self.IPV4 if family == 4 else self.IPV6
-        return tuple(Host(addresses[i], enter=self.enter(i)) for i in range(2))
+        # Some programs reach their server over IPv4 only, whichever GID they then use.
+        return tuple(Host(addresses[i], reach=self.IPV4[i], enter=self.enter(i)) for i in range(2))
 
     def close(self):
         for holder in reversed(self.holders):
