@@ -607,6 +607,7 @@ static void iterator_reads_completions(void **state)
 	struct pair *p = *state;
 	struct ibv_cq_init_attr_ex init = {
 		.cqe = 16,
+		.channel = p->channel,
 		.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
 	};
 	struct ibv_cq_ex *ex = ibv_create_cq_ex(p->context, &init);
