@@ -320,16 +320,16 @@ static bool serve_receive(struct host *host, const struct transfer *t)
 	return true;
 }
 
-/* watch_memory - UC tells nobody when its WRITE has arrived; the last byte does, as programs know
- * it. */
+/* watch_memory - UC tells nobody when its WRITE has arrived: look until all of it is there. */
 static void watch_memory(const struct host *host, const struct transfer *t, const uint8_t *at)
 {
-	const volatile uint8_t *last = at + t->length - 1;
+	const volatile uint8_t *bytes = at;
 	const double until = seconds() + 2.0;
+	uint32_t seen = 0;
 
-	while (t->length > 0 && *last != pattern(host, t->number, t->length - 1) &&
-	       seconds() < until)
-		;
+	while (seen < t->length && seconds() < until)
+		while (seen < t->length && bytes[seen] == pattern(host, t->number, seen))
+			seen++;
 }
 
 static bool serve_transfer(struct host *host, const struct transfer *t)
