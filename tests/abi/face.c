@@ -225,7 +225,7 @@ static void device_is_described(void **state)
 	assert_int_equal(attr.node_guid, ibv_get_device_guid(context->device));
 	assert_int_equal(attr.phys_port_cnt, 1);
 	assert_int_equal(ibv_query_device_ex(context, NULL, &ex), 0);
-	assert_memory_equal(&ex.orig_attr, &attr, sizeof(attr));
+	assert_memory_equal(&ex.orig_attr, &attr, offsetof(struct ibv_device_attr, phys_port_cnt));
 	assert_int_equal(ibv_query_port(context, 1, &port), 0);
 	assert_int_equal(port.state, IBV_PORT_ACTIVE);
 	assert_int_equal(port.link_layer, IBV_LINK_LAYER_ETHERNET);
