@@ -113,7 +113,8 @@ static enum verdict judge_read_or_atomic(const struct vb_qp *qp, const struct vb
 					 bool atomic, struct vb_reason *reason)
 {
 	const struct vb_responder *resp = &qp->resp;
-	/* What is only being repeated does not count: the peer had those answers, or will ask again. */
+	/* What is only being repeated does not count: the peer had those answers, or will ask
+	 * again. */
 	const uint32_t waiting = resp->reply_head - resp->reply_done;
 	const uint32_t limit = qp->attr.max_dest_rd_atomic;
 	const struct vb_reason about = *reason;
@@ -197,8 +198,9 @@ static void nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn)
 	acknowledge(qp, vb_aeth_syndrome(VB_AETH_NAK, code), psn);
 }
 
-/* nak_and_fail - the QP enters ERR; what it owes for earlier requests and the NAK leave all the same, as
- * soon as the carrier takes them: without the NAK the peer would only see its retries run out. */
+/* nak_and_fail - the QP enters ERR; what it owes for earlier requests and the NAK leave all the
+ * same, as soon as the carrier takes them: without the NAK the peer would only see its retries run
+ * out. */
 static void nak_and_fail(struct vb_qp *qp, enum vb_nak_code code, enum vb_status recv_status,
 			 const struct vb_reason *reason)
 {
@@ -234,8 +236,7 @@ static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint16_t fl
 {
 	struct vb_responder *resp = &qp->resp;
 
-	if (!vb_scatter(qp, resp->recv.sges, resp->recv.num_sge, resp->received, payload, bytes,
-			reason))
+	if (!vb_scatter_recv(qp, resp->received, payload, bytes, reason))
 		return false;
 	resp->message = VB_MSG_SEND;
 	resp->received += bytes;
@@ -522,7 +523,8 @@ static enum vb_operation read_operation(bool first, bool last)
 	return last ? VB_OP_READ_RESPONSE_LAST : VB_OP_READ_RESPONSE_MIDDLE;
 }
 
-/* fail_read - the region went away while its READ was being answered: the NAK takes the answer's place. */
+/* fail_read - the region went away while its READ was being answered: the NAK takes the answer's
+ * place. */
 static void fail_read(struct vb_qp *qp, struct vb_reason *reason)
 {
 	struct vb_responder *resp = &qp->resp;

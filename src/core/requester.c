@@ -139,7 +139,7 @@ static enum outcome fail_known(struct vb_qp *qp, struct vb_send_wqe *w)
 	struct vb_reason reason = vb_qp_reason(qp, VB_CHECK_MESSAGE_TOO_LONG);
 
 	reason.value[0] = w->length;
-	reason.value[1] = qp->type == VB_QPT_UD ? VB_MAX_PATH_MTU : VB_MAX_MESSAGE;
+	reason.value[1] = w->ah ? VB_MIN(w->ah->path.segment_max, VB_MAX_PATH_MTU) : VB_MAX_MESSAGE;
 	return fail_locally(qp, w, (enum vb_status)w->status, &reason);
 }
 

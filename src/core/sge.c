@@ -17,12 +17,12 @@ struct piece {
 
 /* find_piece - the first length bytes, as far as this SGE has them, behind its first skip bytes.
  * False: the key was refused, reason holds why. */
-static bool find_piece(const struct vb_qp *qp, const struct vb_sge *sge, uint32_t skip,
-		       uint32_t length, uint32_t rights, struct piece *piece,
+static bool find_piece(const struct vb_qp *qp, const struct vb_pd *pd, const struct vb_sge *sge,
+		       uint32_t skip, uint32_t length, uint32_t rights, struct piece *piece,
 		       struct vb_reason *reason)
 {
 	piece->length = VB_MIN(sge->length - skip, length);
-	piece->at = vb_mr_local(qp->nic, qp->pd, sge->lkey, sge->addr + skip, piece->length, rights,
+	piece->at = vb_mr_local(qp->nic, pd, sge->lkey, sge->addr + skip, piece->length, rights,
 				reason);
 	if (!piece->at) {
 		reason->qpn = qp->qpn;
@@ -43,7 +43,7 @@ int vb_gather(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sg
 			offset -= sges[i].length;
 			continue;
 		}
-		if (!find_piece(qp, &sges[i], offset, length, rights, &piece, reason))
+		if (!find_piece(qp, qp->pd, &sges[i], offset, length, rights, &piece, reason))
 			return -1;
 		out[parts++] = (struct iovec){piece.at, piece.length};
 		length -= piece.length;
@@ -68,8 +68,10 @@ void vb_place(uint8_t *to, const uint8_t *from, uint32_t length)
 		memcpy(to + head, from + head, length - head);
 }
 
-bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge,
-		uint32_t offset, const uint8_t *data, uint32_t length, struct vb_reason *reason)
+/* scatter - keys are those of one PD: the SRQ's for its receive requests, else the QP's. */
+static bool scatter(const struct vb_qp *qp, const struct vb_pd *pd, const struct vb_sge *sges,
+		    uint32_t num_sge, uint32_t offset, const uint8_t *data, uint32_t length,
+		    struct vb_reason *reason)
 {
 	struct piece piece;
 
@@ -78,7 +80,7 @@ bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_
 			offset -= sges[i].length;
 			continue;
 		}
-		if (!find_piece(qp, &sges[i], offset, length, VB_ACCESS_LOCAL_WRITE, &piece,
+		if (!find_piece(qp, pd, &sges[i], offset, length, VB_ACCESS_LOCAL_WRITE, &piece,
 				reason))
 			return false;
 		memcpy(piece.at, data, piece.length);
@@ -88,4 +90,19 @@ bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_
 	}
 	VB_ASSERT(length == 0);
 	return true;
+}
+
+bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge,
+		uint32_t offset, const uint8_t *data, uint32_t length, struct vb_reason *reason)
+{
+	return scatter(qp, qp->pd, sges, num_sge, offset, data, length, reason);
+}
+
+bool vb_scatter_recv(const struct vb_qp *qp, uint32_t offset, const uint8_t *data, uint32_t length,
+		     struct vb_reason *reason)
+{
+	const struct vb_recv_wqe *recv = &qp->resp.recv;
+
+	return scatter(qp, qp->srq ? qp->srq->pd : qp->pd, recv->sges, recv->num_sge, offset, data,
+		       length, reason);
 }

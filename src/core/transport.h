@@ -20,30 +20,35 @@
 #define VB_CHECK_ENABLED 0
 #endif
 
-/* --- flush.c: errors and what they end --------------------------------------------------------- */
+/* --- flush.c: errors and what they end ---------------------------------------------------------
+ */
 
 /* vb_qp_fail_send - the oldest incomplete send request completes with status and reason, and the QP
  * enters ERR (RC) or SQE (UC, UD; IBTA 10.3.1.6). */
 void vb_qp_fail_send(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason);
-/* vb_qp_fail_recv - the receive request held by the responder, if any, completes with status; event is
- * raised; the QP enters ERR. */
+/* vb_qp_fail_recv - the receive request held by the responder, if any, completes with status; event
+ * is raised; the QP enters ERR. */
 void vb_qp_fail_recv(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason,
 		     enum vb_event_type event);
 /* vb_qp_complete_recv - the held receive request completes with success. */
 void vb_qp_complete_recv(struct vb_qp *qp, enum vb_wc_opcode opcode, uint32_t byte_len,
 			 const struct vb_headers *h);
-/* vb_qp_reason - a reason about this QP and its peer; the check's values are the caller's to fill in. */
+/* vb_qp_reason - a reason about this QP and its peer; the check's values are the caller's to fill
+ * in. */
 struct vb_reason vb_qp_reason(const struct vb_qp *qp, enum vb_check check);
-/* vb_qp_flush - in ERR: every send and receive request completes with WR_FLUSH_ERR, once, in order. */
+/* vb_qp_flush - in ERR: every send and receive request completes with WR_FLUSH_ERR, once, in order.
+ */
 void vb_qp_flush(struct vb_qp *qp);
 /* vb_qp_flush_sends - in SQE: the send queue only. */
 void vb_qp_flush_sends(struct vb_qp *qp);
 /* vb_qp_forget - to RESET and before destroy: requests and completions vanish. */
 void vb_qp_forget(struct vb_qp *qp);
-/* vb_qp_complete_send - completes the WQE at sq_una with status; a successful unsignalled one is silent. */
+/* vb_qp_complete_send - completes the WQE at sq_una with status; a successful unsignalled one is
+ * silent. */
 void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason);
 
-/* --- requester.c ------------------------------------------------------------------------------- */
+/* --- requester.c -------------------------------------------------------------------------------
+ */
 /* vb_requester_start - entering RTS: cursors at sq_psn. */
 void vb_requester_start(struct vb_qp *qp);
 /* vb_requester_run - sends what may be sent now. True: budget used up, more is waiting. */
@@ -56,17 +61,20 @@ void vb_requester_on_deadline(struct vb_qp *qp, uint64_t now_ns);
 
 /* vb_requester_go_back - the next packet to send is the oldest unacknowledged one. */
 void vb_requester_go_back(struct vb_qp *qp);
-/* vb_read_chunk - packets of response that one READ request asks for at most; constant for a path. */
+/* vb_read_chunk - packets of response that one READ request asks for at most; constant for a path.
+ */
 uint32_t vb_read_chunk(const struct vb_qp *qp);
 /* vb_requester_window - the most packets that may be in flight on this path. */
 uint32_t vb_requester_window(const struct vb_qp *qp);
 
-/* --- rc_requester.c ---------------------------------------------------------------------------- */
+/* --- rc_requester.c ----------------------------------------------------------------------------
+ */
 void vb_rc_on_response(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 		       uint32_t bytes, uint64_t now_ns);
 void vb_rc_on_timeout(struct vb_qp *qp, uint64_t now_ns);
 
-/* --- rc_responder.c ---------------------------------------------------------------------------- */
+/* --- rc_responder.c ----------------------------------------------------------------------------
+ */
 /* vb_responder_start - entering RTR: epsn from rq_psn. All types. */
 void vb_responder_start(struct vb_qp *qp);
 void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
@@ -74,24 +82,30 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 /* vb_rc_responder_run - sends answers and the acknowledgement. True: more is waiting. */
 bool vb_rc_responder_run(struct vb_qp *qp);
 
-/* --- uc.c, ud.c -------------------------------------------------------------------------------- */
+/* --- uc.c, ud.c --------------------------------------------------------------------------------
+ */
 void vb_uc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 		      uint32_t bytes);
 void vb_ud_on_packet(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 		     uint32_t bytes, const struct vb_rx *rx);
 
-/* --- sge.c: gather and scatter ------------------------------------------------------------------ */
-/* vb_gather - the iovec of message bytes [offset, offset + length). Returns the parts, or -1 with the
- * failed check in reason. rights: 0 to read them, VB_ACCESS_LOCAL_WRITE to write. */
+/* --- sge.c: gather and scatter ------------------------------------------------------------------
+ */
+/* vb_gather - the iovec of message bytes [offset, offset + length). Returns the parts, or -1 with
+ * the failed check in reason. rights: 0 to read them, VB_ACCESS_LOCAL_WRITE to write. */
 int vb_gather(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge, uint32_t offset,
 	      uint32_t length, uint32_t rights, struct iovec *out, struct vb_reason *reason);
-/* vb_scatter - writes data at message offset. False: reason holds why. */
-bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge, uint32_t offset,
-		const uint8_t *data, uint32_t length, struct vb_reason *reason);
+/* vb_scatter - writes data at message offset of a send request's SGEs. False: reason holds why. */
+bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge,
+		uint32_t offset, const uint8_t *data, uint32_t length, struct vb_reason *reason);
+/* vb_scatter_recv - the same, into the receive request that the responder holds. */
+bool vb_scatter_recv(const struct vb_qp *qp, uint32_t offset, const uint8_t *data, uint32_t length,
+		     struct vb_reason *reason);
 /* vb_place - copies so that the last bytes become visible last: programs poll on them. */
 void vb_place(uint8_t *to, const uint8_t *from, uint32_t length);
 
-/* --- nic.c --------------------------------------------------------------------------------------- */
+/* --- nic.c ---------------------------------------------------------------------------------------
+ */
 /* vb_nic_block - the carrier had no room for this QP's packet: it waits for vb_nic_unblock(). */
 void vb_nic_block(struct vb_nic *nic, struct vb_qp *qp);
 
@@ -101,10 +115,12 @@ static inline void vb_qp_check_if_enabled(const struct vb_qp *qp)
 		vb_qp_check(qp);
 }
 
-/* --- timing.c ----------------------------------------------------------------------------------- */
+/* --- timing.c -----------------------------------------------------------------------------------
+ */
 /* vb_rnr_timer_ns - IBTA table 45: the wait that an RNR NAK's timer field asks for. */
 uint64_t vb_rnr_timer_ns(uint8_t field);
-/* vb_ack_timeout_ns - 4.096 us * 2^exponent (IBTA 9.7.6.1.3), not under the NIC's minimum; 0: none. */
+/* vb_ack_timeout_ns - 4.096 us * 2^exponent (IBTA 9.7.6.1.3), not under the NIC's minimum; 0: none.
+ */
 uint64_t vb_ack_timeout_ns(const struct vb_nic *nic, uint8_t exponent);
 
 #endif

@@ -72,8 +72,7 @@ static void on_send(struct vb_qp *qp, const struct vb_headers *h, uint16_t flags
 		vb_qp_fail_recv(qp, VB_WC_LOC_LEN_ERR, &reason, VB_EVENT_QP_REQ_ERR);
 		return;
 	}
-	if (!vb_scatter(qp, resp->recv.sges, resp->recv.num_sge, resp->received, payload, bytes,
-			&reason)) {
+	if (!vb_scatter_recv(qp, resp->received, payload, bytes, &reason)) {
 		vb_qp_fail_recv(qp, VB_WC_LOC_PROT_ERR, &reason, VB_EVENT_QP_FATAL);
 		return;
 	}

@@ -92,9 +92,8 @@ void vb_ud_on_packet(struct vb_qp *qp, const struct vb_headers *h, const uint8_t
 		return;
 	}
 	build_grh(grh, rx);
-	if (!vb_scatter(qp, resp->recv.sges, resp->recv.num_sge, 0, grh, sizeof(grh), &reason) ||
-	    !vb_scatter(qp, resp->recv.sges, resp->recv.num_sge, VB_GRH_BYTES, payload, bytes,
-			&reason)) {
+	if (!vb_scatter_recv(qp, 0, grh, sizeof(grh), &reason) ||
+	    !vb_scatter_recv(qp, VB_GRH_BYTES, payload, bytes, &reason)) {
 		vb_qp_fail_recv(qp, VB_WC_LOC_PROT_ERR, &reason, VB_EVENT_QP_FATAL);
 		return;
 	}

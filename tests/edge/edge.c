@@ -58,7 +58,11 @@ static void open_end(struct edge_end *end, struct ibv_device *device, const stru
 	if (srq) {
 		struct ibv_srq_init_attr attr = {.attr = {.max_wr = 64, .max_sge = 4}};
 
-		end->srq = ibv_create_srq(end->pd, &attr);
+		end->srq_pd = o->srq_in_own_pd ? ibv_alloc_pd(end->context) : end->pd;
+		assert_non_null(end->srq_pd);
+		end->srq_mr = ibv_reg_mr(end->srq_pd, end->buffer, EDGE_BUFFER, EDGE_ALL_ACCESS);
+		assert_non_null(end->srq_mr);
+		end->srq = ibv_create_srq(end->srq_pd, &attr);
 		assert_non_null(end->srq);
 	}
 
@@ -188,8 +192,12 @@ static void close_end(struct edge_end *end)
 	if (end->ah)
 		assert_int_equal(ibv_destroy_ah(end->ah), 0);
 	assert_int_equal(ibv_destroy_qp(end->qp), 0);
-	if (end->srq)
+	if (end->srq) {
 		assert_int_equal(ibv_destroy_srq(end->srq), 0);
+		assert_int_equal(ibv_dereg_mr(end->srq_mr), 0);
+		if (end->srq_pd != end->pd)
+			assert_int_equal(ibv_dealloc_pd(end->srq_pd), 0);
+	}
 	assert_int_equal(ibv_dereg_mr(end->mr), 0);
 	assert_int_equal(ibv_destroy_cq(end->cq), 0);
 	assert_int_equal(ibv_destroy_comp_channel(end->channel), 0);
@@ -248,10 +256,12 @@ void edge_post_recv(struct edge_end *end, uint64_t wr_id, uint32_t offset, uint3
 	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1};
 	struct ibv_recv_wr *bad;
 
-	if (end->srq)
+	if (end->srq) {
+		sge.lkey = end->srq_mr->lkey;
 		assert_int_equal(ibv_post_srq_recv(end->srq, &wr, &bad), 0);
-	else
+	} else {
 		assert_int_equal(ibv_post_recv(end->qp, &wr, &bad), 0);
+	}
 }
 
 int edge_post(struct edge_end *from, const struct edge_end *to, uint64_t wr_id,
