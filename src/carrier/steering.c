@@ -46,9 +46,9 @@ static bool is_dead(struct vb_steering *s, uint16_t slot)
 {
 	struct vb_registry *r = s->registry;
 
-	if (slot == r->slot)
+	if (slot == r->slot || slot == 0)
 		return false;
-	if (slot == 0 || slot >= VB_REGISTRY_SLOTS)
+	if (slot >= VB_REGISTRY_SLOTS)
 		return true;
 	/* A slot may have a new owner already who has not joined: the entry is still the dead one's. */
 	if (s->died[slot] && s->died[slot] == r->shared->member_key[slot])
@@ -65,14 +65,19 @@ static void remove_index(struct vb_registry_port *port, uint32_t index)
 	__atomic_store_n(&port->count, last, __ATOMIC_RELAXED);
 }
 
-/* purge - takes the dead and the unknown out as the kernel does. True: something changed. */
+/* purge - takes the dead out as the kernel does. True: something changed. An index that is not known
+ * stays: it may be a socket that nobody reads, and whoever moves there gets its probe. */
 static bool purge(struct vb_steering *s, struct vb_registry_port *port)
 {
 	bool changed = false;
 
 	port->count = port_count(port);
 	for (uint32_t i = 0; i < port_count(port);) {
-		if (is_dead(s, port->slot[i])) {
+		uint16_t slot = port->slot[i];
+
+		if (is_dead(s, slot)) {
+			if (slot < VB_REGISTRY_SLOTS)
+				s->registry->shared->member_key[slot] = 0;
 			remove_index(port, i);
 			changed = true;
 		} else {
@@ -391,15 +396,16 @@ void vb_steering_sync(struct vb_steering *s)
 	sync_all(s, false);
 }
 
-uint64_t vb_steering_on_stray(struct vb_steering *s, unsigned int group, uint16_t slot,
-			      uint64_t now_ns)
+uint64_t vb_steering_on_stray(struct vb_steering *s, uint16_t slot, uint64_t now_ns)
 {
 	uint64_t key;
 
-	if (slot == 0 || slot >= VB_REGISTRY_SLOTS || slot == s->registry->slot ||
-	    index_of(s->group[group].port, slot) < 0)
+	if (slot == 0 || slot >= VB_REGISTRY_SLOTS || slot == s->registry->slot)
 		return 0;
+	/* The table does not say whether it is a member: it may be just being put right. */
 	key = __atomic_load_n(&s->registry->shared->member_key[slot], __ATOMIC_RELAXED);
+	if (key == 0)
+		return 0;
 	/* Strays do not prove a wrong table (a merged train goes where its first packet belongs), so
 	 * that asking costs more and more time while they keep coming. */
 	if (now_ns >= s->verify_after_ns) {

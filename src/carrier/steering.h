@@ -115,9 +115,8 @@ void vb_steering_on_death(struct vb_steering *s, unsigned int index);
  * socket. False: it is none of our probes. */
 bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8_t *packet);
 
-/* vb_steering_on_stray - a packet for slot reached us. Returns the key of the live member that it
+/* vb_steering_on_stray - a packet for slot reached us. Returns the key of the member that it
  * belongs to, or 0; and, now and then, has the table verified. */
-uint64_t vb_steering_on_stray(struct vb_steering *s, unsigned int group, uint16_t slot,
-			      uint64_t now_ns);
+uint64_t vb_steering_on_stray(struct vb_steering *s, uint16_t slot, uint64_t now_ns);
 
 #endif

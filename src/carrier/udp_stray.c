@@ -88,7 +88,7 @@ void vb_udp_stray_hand_on(struct vb_udp *udp, const struct vb_udp_rx_train *trai
 	struct iovec iov[2] = {{&head, sizeof(head)}, {(void *)(uintptr_t)packet, bytes}};
 	struct sockaddr_un to;
 	struct msghdr m = {.msg_name = &to, .msg_iov = iov, .msg_iovlen = 2};
-	uint64_t key = vb_steering_on_stray(&udp->steering, train->address, slot, now_ns());
+	uint64_t key = vb_steering_on_stray(&udp->steering, slot, now_ns());
 
 	udp->counters.rx_strays++;
 	if (key && bytes <= STRAY_BYTES) {

@@ -28,6 +28,7 @@ struct worker {
 static struct worker *workers;
 static struct vb_registry *worker_registry;
 static struct worker *self;
+static struct host *bystander; /* a member in this process, which must be polled too; or NULL */
 
 static void count_packet(void *env, const struct vb_rx *rx)
 {
@@ -149,8 +150,17 @@ static void send_round(struct host *from, const struct vb_path *path, uint32_t n
 		complete = true;
 		for (unsigned int i = 0; i < WORKERS; i++)
 			complete = complete && (!workers[i].pid || got(i) >= before[i] + n);
+		if (bystander)
+			host_settle(bystander);
 		if (!complete)
 			usleep(200);
+	}
+	for (unsigned int i = 0; all && !complete && i < WORKERS; i++) {
+		if (workers[i].pid)
+			print_error("worker %u slot %u: %llu of %u packets, %llu strays, %llu handed\n", i,
+				    workers[i].slot, (unsigned long long)(got(i) - before[i]), n,
+				    (unsigned long long)workers[i].strays,
+				    (unsigned long long)workers[i].handed);
 	}
 	if (all && !complete)
 		fail_msg("packets are missing");
@@ -288,6 +298,7 @@ static void a_wrong_table_is_put_right(void **state)
 	uint64_t handed = 0, wait_until = test_now_ns() + PATIENCE_NS;
 	uint16_t slot;
 
+	bystander = spoiler;
 	for (unsigned int i = 0; i < 3; i++)
 		start(i, "127.7.2.11");
 	wait_until_right(from, &path);
@@ -323,6 +334,7 @@ static void a_wrong_table_is_put_right(void **state)
 		stop(i);
 	host_settle(spoiler);
 	assert_int_equal(port->count, 1);
+	bystander = NULL;
 	host_close(spoiler);
 	host_close(from);
 }
@@ -430,6 +442,17 @@ static void a_forked_child_drops_all(void **state)
 	host_close(from);
 }
 
+/* What a failed test left must not disturb the next one. */
+static int end_workers(void **state)
+{
+	bystander = NULL;
+	for (unsigned int i = 0; i < WORKERS; i++) {
+		if (workers[i].pid)
+			kill_worker(i);
+	}
+	return 0;
+}
+
 static int make_workers(void **state)
 {
 	workers = mmap(NULL, sizeof(*workers) * WORKERS, PROT_READ | PROT_WRITE,
@@ -440,14 +463,14 @@ static int make_workers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(packets_reach_their_process),
-		cmocka_unit_test(joins_and_leaves),
-		cmocka_unit_test(deaths_are_mended),
-		cmocka_unit_test(addresses_are_groups_of_their_own),
-		cmocka_unit_test(a_wrong_table_is_put_right),
-		cmocka_unit_test(an_inherited_socket_keeps_its_index),
-		cmocka_unit_test(hostile_strays_are_refused),
-		cmocka_unit_test(a_forked_child_drops_all),
+		cmocka_unit_test_teardown(packets_reach_their_process, end_workers),
+		cmocka_unit_test_teardown(joins_and_leaves, end_workers),
+		cmocka_unit_test_teardown(deaths_are_mended, end_workers),
+		cmocka_unit_test_teardown(addresses_are_groups_of_their_own, end_workers),
+		cmocka_unit_test_teardown(a_wrong_table_is_put_right, end_workers),
+		cmocka_unit_test_teardown(an_inherited_socket_keeps_its_index, end_workers),
+		cmocka_unit_test_teardown(hostile_strays_are_refused, end_workers),
+		cmocka_unit_test_teardown(a_forked_child_drops_all, end_workers),
 	};
 
 	return cmocka_run_group_tests(tests, make_workers, NULL);
