@@ -433,7 +433,7 @@ static void check_recv(struct vb_end *end, const struct vb_cqe *cqe)
 	} else {
 		FAIL(end, "receive completion with status %u", cqe->status);
 	}
-	if (pool->srq && !end->conn->torn_down)
+	if (pool->srq)
 		vb_workload_recv_later(pool, slot); /* others use it still */
 }
 
