@@ -92,8 +92,9 @@ void umad_addr_dump(ib_mad_addr_t *addr)
 		return;
 	for (i = 0; i < sizeof(addr->gid); i++)
 		snprintf(gid + 2 * i, 3, "%02x", addr->gid[i]);
-	fprintf(stderr, "gid 0x%s gid index %u hop limit %u traffic class %u flow label 0x%x\n", gid,
-		addr->gid_index, addr->hop_limit, addr->traffic_class, be32toh(addr->flow_label));
+	fprintf(stderr, "gid 0x%s gid index %u hop limit %u traffic class %u flow label 0x%x\n",
+		gid, addr->gid_index, addr->hop_limit, addr->traffic_class,
+		be32toh(addr->flow_label));
 }
 
 void umad_dump(void *umad)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * device.c - libibumad.so.3 while no management datagrams travel: there is no management device, and
- * every call answers as its man page says for that case.
+ * device.c - libibumad.so.3 while no management datagrams travel: there is no management device,
+ * and every call answers as its man page says for that case.
  */
 #include <errno.h>
 #include <stddef.h>

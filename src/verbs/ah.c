@@ -2,8 +2,8 @@
 /*
  * ah.c - address handles, and finding a sender's address in what it sent.
  *
- * A UD receive buffer begins with 40 bytes for a global route header. With RoCE v2 over IPv6 they are
- * the IPv6 header; over IPv4 the header fills their last 20 bytes:
+ * A UD receive buffer begins with 40 bytes for a global route header. With RoCE v2 over IPv6 they
+ * are the IPv6 header; over IPv4 the header fills their last 20 bytes:
  *
  *      0                  20                  40
  *      | undefined        | IPv4 header       |
@@ -41,12 +41,13 @@ void vb_face_ah_attr_to_core(const struct ibv_ah_attr *from, struct vb_ah_attr *
 void vb_face_ah_attr_from_core(const struct vb_ah_attr *from, struct ibv_ah_attr *to)
 {
 	*to = (struct ibv_ah_attr){
-		.grh = {
-			.flow_label = from->flow_label,
-			.sgid_index = from->sgid_index,
-			.hop_limit = from->hop_limit,
-			.traffic_class = from->traffic_class,
-		},
+		.grh =
+			{
+				.flow_label = from->flow_label,
+				.sgid_index = from->sgid_index,
+				.hop_limit = from->hop_limit,
+				.traffic_class = from->traffic_class,
+			},
 		.dlid = from->dlid,
 		.sl = from->sl,
 		.src_path_bits = from->src_path_bits,
@@ -115,7 +116,7 @@ void vb_face_ah_close(struct vb_face_ah *ah)
 	ah->engine = NULL;
 }
 
-/* --- the address in a received header ------------------------------------------------------------- */
+/* --- the address in a received header --- */
 
 static bool is_ipv4(const uint8_t *header)
 {
@@ -133,7 +134,7 @@ static bool is_ipv4(const uint8_t *header)
 
 static void map_ipv4(const uint8_t address[4], union ibv_gid *gid)
 {
-	static const uint8_t prefix[12] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
 
 	memcpy(gid->raw, prefix, sizeof(prefix));
 	memcpy(gid->raw + sizeof(prefix), address, 4);

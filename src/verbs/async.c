@@ -2,15 +2,15 @@
 /*
  * async.c - asynchronous events (ibv_get_async_event(3)).
  *
- * Events of a QP, CQ or SRQ go to the context that owns it, those of the device and its port to every
- * open context of the engine. The hooks are called inside the engine, perhaps by its thread.
+ * Events of a QP, CQ or SRQ go to the context that owns it, those of the device and its port to
+ * every open context of the engine. The hooks are called inside the engine, perhaps by its thread.
  */
 #include <errno.h>
 
 #include "verbs/face.h"
 
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct vb_list contexts = { &contexts, &contexts };
+static struct vb_list contexts = {&contexts, &contexts};
 
 void vb_face_contexts_add(struct vb_face_context *context)
 {
@@ -45,8 +45,8 @@ static void raise_srq(struct vb_srq *core, enum vb_event_type type)
 	struct vb_face_srq *srq = core ? core->user : NULL;
 
 	if (srq)
-		vb_event_raise(&srq->object.context->async, type == VB_EVENT_SRQ_ERR ?
-				&srq->error.source : &srq->limit.source);
+		vb_event_raise(&srq->object.context->async,
+			       type == VB_EVENT_SRQ_ERR ? &srq->error.source : &srq->limit.source);
 }
 
 static void raise_cq(struct vb_cq *core)
@@ -62,13 +62,15 @@ static void raise_device(struct vb_engine *engine, enum vb_event_type type)
 	struct vb_list *link, *tmp;
 
 	pthread_mutex_lock(&contexts_lock);
-	vb_list_for_each(link, tmp, &contexts) {
+	vb_list_for_each(link, tmp, &contexts)
+	{
 		struct vb_face_context *context = vb_list_entry(link, struct vb_face_context, link);
 
 		if (context->engine != engine)
 			continue;
-		vb_event_raise(&context->async, type == VB_EVENT_DEVICE_FATAL ?
-				&context->device_fatal.source : &context->port_active.source);
+		vb_event_raise(&context->async, type == VB_EVENT_DEVICE_FATAL
+							? &context->device_fatal.source
+							: &context->port_active.source);
 	}
 	pthread_mutex_unlock(&contexts_lock);
 }
@@ -117,7 +119,7 @@ static void on_cq_event(struct vb_engine *engine, struct vb_cq *core)
 			       &cq->completion);
 }
 
-const struct vb_host_hooks vb_face_hooks = { .event = on_event, .cq_event = on_cq_event };
+const struct vb_host_hooks vb_face_hooks = {.event = on_event, .cq_event = on_cq_event};
 
 int ibv_get_async_event(struct ibv_context *ibv, struct ibv_async_event *event)
 {

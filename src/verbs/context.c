@@ -3,8 +3,8 @@
  * context.c - opening and closing a device, and the table of functions behind a context.
  *
  * The inline functions of <infiniband/verbs.h> call through two tables: ibv_context.ops, and struct
- * verbs_context, which lies in front of the ibv_context (abi_compat says that it is there). An entry
- * that is NULL makes the inline function answer EOPNOTSUPP.
+ * verbs_context, which lies in front of the ibv_context (abi_compat says that it is there). An
+ * entry that is NULL makes the inline function answer EOPNOTSUPP.
  */
 #include <errno.h>
 #include <fcntl.h>

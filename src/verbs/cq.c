@@ -33,8 +33,9 @@ SAME(VB_WC_WITH_IMM, IBV_WC_WITH_IMM);
 
 /* The iterator's struct begins with the plain one. */
 _Static_assert(offsetof(struct ibv_cq_ex, cq_context) == offsetof(struct ibv_cq, cq_context) &&
-	       offsetof(struct ibv_cq_ex, async_events_completed) ==
-	       offsetof(struct ibv_cq, async_events_completed), "struct ibv_cq_ex");
+		       offsetof(struct ibv_cq_ex, async_events_completed) ==
+			       offsetof(struct ibv_cq, async_events_completed),
+	       "struct ibv_cq_ex");
 
 static void init_shell(struct vb_face_cq *cq, struct ibv_context *context, void *user,
 		       struct ibv_comp_channel *channel)
@@ -175,7 +176,8 @@ int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 	return -error;
 }
 
-/* The program still holds events of this CQ: it is to acknowledge them first (ibv_get_cq_event(3)). */
+/* The program still holds events of this CQ: it is to acknowledge them first (ibv_get_cq_event(3)).
+ */
 static void await_acknowledgements(struct vb_face_cq *cq)
 {
 	struct ibv_comp_channel *channel = cq->ex.channel;

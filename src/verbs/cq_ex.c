@@ -3,8 +3,8 @@
  * cq_ex.c - extended completion queues: the iterator of ibv_create_cq_ex(3).
  *
  * Each step takes one completion from the engine and keeps it as the current one, from which the
- * read functions answer. Nothing is taken that the program has not reached, so that plain polling may
- * be mixed with it.
+ * read functions answer. Nothing is taken that the program has not reached, so that plain polling
+ * may be mixed with it.
  */
 #include <endian.h>
 #include <errno.h>

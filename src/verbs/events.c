@@ -86,8 +86,8 @@ struct vb_event_source *vb_event_take(struct vb_event_queue *queue)
 static bool take_token(int fd)
 {
 	uint64_t token;
-	struct iovec part = { &token, sizeof(token) };
-	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	struct iovec part = {&token, sizeof(token)};
+	struct pollfd wait = {.fd = fd, .events = POLLIN};
 	ssize_t n = preadv2(fd, &part, 1, -1, RWF_NOWAIT);
 
 	if (n == sizeof(token))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kern_copy.c - between the kernel's structs and the verbs' own: exported since ever for the connection
- * manager's library, used by nothing of ours.
+ * kern_copy.c - between the kernel's structs and the verbs' own: exported since ever for the
+ * connection manager's library, used by nothing of ours.
  */
 #include <string.h>
 

@@ -108,34 +108,23 @@ const char *ibv_node_type_str(enum ibv_node_type type)
 	return word(words, VB_ARRAY_SIZE(words), (int)type);
 }
 
-/* --- rates: as a multiple of 2.5 Gbit/s where the rate is one, and in Mbit/s on the wire --------- */
+/* --- rates: as a multiple of 2.5 Gbit/s where the rate is one, and in Mbit/s on the wire --- */
 
 static const struct {
 	int mult, mbps;
 } rates[] = {
-	[IBV_RATE_2_5_GBPS] = { 1, 2500 },
-	[IBV_RATE_5_GBPS] = { 2, 5000 },
-	[IBV_RATE_10_GBPS] = { 4, 10000 },
-	[IBV_RATE_14_GBPS] = { 0, 14062 },
-	[IBV_RATE_20_GBPS] = { 8, 20000 },
-	[IBV_RATE_25_GBPS] = { 0, 25781 },
-	[IBV_RATE_28_GBPS] = { 11, 28125 },
-	[IBV_RATE_30_GBPS] = { 12, 30000 },
-	[IBV_RATE_40_GBPS] = { 16, 40000 },
-	[IBV_RATE_50_GBPS] = { 20, 53125 },
-	[IBV_RATE_56_GBPS] = { 0, 56250 },
-	[IBV_RATE_60_GBPS] = { 24, 60000 },
-	[IBV_RATE_80_GBPS] = { 32, 80000 },
-	[IBV_RATE_100_GBPS] = { 0, 103125 },
-	[IBV_RATE_112_GBPS] = { 0, 112500 },
-	[IBV_RATE_120_GBPS] = { 48, 120000 },
-	[IBV_RATE_168_GBPS] = { 0, 168750 },
-	[IBV_RATE_200_GBPS] = { 0, 206250 },
-	[IBV_RATE_300_GBPS] = { 0, 309375 },
-	[IBV_RATE_400_GBPS] = { 160, 425000 },
-	[IBV_RATE_600_GBPS] = { 240, 637500 },
-	[IBV_RATE_800_GBPS] = { 320, 850000 },
-	[IBV_RATE_1200_GBPS] = { 480, 1275000 },
+	[IBV_RATE_2_5_GBPS] = {1, 2500},       [IBV_RATE_5_GBPS] = {2, 5000},
+	[IBV_RATE_10_GBPS] = {4, 10000},       [IBV_RATE_14_GBPS] = {0, 14062},
+	[IBV_RATE_20_GBPS] = {8, 20000},       [IBV_RATE_25_GBPS] = {0, 25781},
+	[IBV_RATE_28_GBPS] = {11, 28125},      [IBV_RATE_30_GBPS] = {12, 30000},
+	[IBV_RATE_40_GBPS] = {16, 40000},      [IBV_RATE_50_GBPS] = {20, 53125},
+	[IBV_RATE_56_GBPS] = {0, 56250},       [IBV_RATE_60_GBPS] = {24, 60000},
+	[IBV_RATE_80_GBPS] = {32, 80000},      [IBV_RATE_100_GBPS] = {0, 103125},
+	[IBV_RATE_112_GBPS] = {0, 112500},     [IBV_RATE_120_GBPS] = {48, 120000},
+	[IBV_RATE_168_GBPS] = {0, 168750},     [IBV_RATE_200_GBPS] = {0, 206250},
+	[IBV_RATE_300_GBPS] = {0, 309375},     [IBV_RATE_400_GBPS] = {160, 425000},
+	[IBV_RATE_600_GBPS] = {240, 637500},   [IBV_RATE_800_GBPS] = {320, 850000},
+	[IBV_RATE_1200_GBPS] = {480, 1275000},
 };
 
 static bool is_rate(enum ibv_rate rate)
@@ -173,7 +162,7 @@ enum ibv_rate mbps_to_ibv_rate(int mbps)
 	return IBV_RATE_MAX;
 }
 
-/* --- fork: registered memory stays the parent's, whatever a child writes -------------------------- */
+/* --- fork: registered memory stays the parent's, whatever a child writes --- */
 
 int ibv_fork_init(void)
 {
@@ -198,7 +187,7 @@ VB_EXPORT int ibv_dofork_range(void *base, size_t size)
 	return 0;
 }
 
-/* --- sysfs: no device of ours is there, but programs ask where it would be ------------------------ */
+/* --- sysfs: no device of ours is there, but programs ask where it would be --- */
 
 VB_EXPORT const char *ibv_get_sysfs_path(void);
 VB_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
@@ -232,7 +221,7 @@ VB_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, 
 	return (int)n;
 }
 
-/* --- not in this library ---------------------------------------------------------------------------- */
+/* --- not in this library --- */
 
 int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
 				uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid)

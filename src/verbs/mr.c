@@ -2,8 +2,8 @@
 /*
  * mr.c - memory regions (ibv_reg_mr(3)).
  *
- * Access flags of the optional range may be ignored by definition, and are. MW_BIND asks for a right
- * that nothing can use while there are no memory windows; HUGETLB is a hint.
+ * Access flags of the optional range may be ignored by definition, and are. MW_BIND asks for a
+ * right that nothing can use while there are no memory windows; HUGETLB is a hint.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -41,7 +41,8 @@ static struct ibv_mr *register_region(struct ibv_pd *ibv_pd, void *addr, size_t 
 		return NULL;
 	}
 	error = pd->engine ? vb_engine_reg_mr(pd->engine, pd->core, addr, length, iova,
-					      access & VB_CORE_ACCESS, &mr->core) : -EIO;
+					      access & VB_CORE_ACCESS, &mr->core)
+			   : -EIO;
 	if (error) {
 		free(mr);
 		errno = -error;

@@ -2,8 +2,8 @@
 /*
  * old_abi.c - the names of the first ABI (node IBVERBS_1.0), older than struct ibv_context_ops.
  *
- * Nothing installed uses them. A program of that age finds no device, and so has nothing to pass to the
- * other functions; they refuse.
+ * Nothing installed uses them. A program of that age finds no device, and so has nothing to pass to
+ * the other functions; they refuse.
  */
 #include <errno.h>
 #include <stdlib.h>

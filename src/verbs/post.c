@@ -22,9 +22,10 @@ SAME(VB_SEND_SIGNALED, IBV_SEND_SIGNALED);
 SAME(VB_SEND_SOLICITED, IBV_SEND_SOLICITED);
 SAME(VB_SEND_INLINE, IBV_SEND_INLINE);
 _Static_assert(sizeof(struct vb_sge) == sizeof(struct ibv_sge) &&
-	       offsetof(struct vb_sge, addr) == offsetof(struct ibv_sge, addr) &&
-	       offsetof(struct vb_sge, length) == offsetof(struct ibv_sge, length) &&
-	       offsetof(struct vb_sge, lkey) == offsetof(struct ibv_sge, lkey), "struct ibv_sge");
+		       offsetof(struct vb_sge, addr) == offsetof(struct ibv_sge, addr) &&
+		       offsetof(struct vb_sge, length) == offsetof(struct ibv_sge, length) &&
+		       offsetof(struct vb_sge, lkey) == offsetof(struct ibv_sge, lkey),
+	       "struct ibv_sge");
 
 #define VB_SEND_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
 

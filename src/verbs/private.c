@@ -3,9 +3,9 @@
  * private.c - the names that providers' libraries import (nodes IBVERBS_PRIVATE_NN).
  *
  * perftest and UCX link to libmlx5 and libefa, which bind these at load time and whose constructors
- * register a driver. There are no drivers here: registration is accepted and ignored, everything else
- * refuses. NN is the release's number for this private interface; a name that one release lacks does no
- * harm in its node. The node of Debian 12, 34, holds the default versions.
+ * register a driver. There are no drivers here: registration is accepted and ignored, everything
+ * else refuses. NN is the release's number for this private interface; a name that one release
+ * lacks does no harm in its node. The node of Debian 12, 34, holds the default versions.
  */
 #include <errno.h>
 

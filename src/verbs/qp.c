@@ -45,8 +45,7 @@ SAME(VB_EVENT_CQ_ERR, IBV_EVENT_CQ_ERR);
 SAME(VB_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_QP_LAST_WQE_REACHED);
 SAME(VB_EVENT_SRQ_LIMIT_REACHED, IBV_EVENT_SRQ_LIMIT_REACHED);
 
-#define VB_KNOWN_QP_ATTR                                                                           \
-	(((IBV_QP_DEST_QPN << 1) - 1) | IBV_QP_RATE_LIMIT)
+#define VB_KNOWN_QP_ATTR (((IBV_QP_DEST_QPN << 1) - 1) | IBV_QP_RATE_LIMIT)
 
 static const enum ibv_event_type event_types[VB_QP_SOURCES] = {
 	[VB_QP_SOURCE_FATAL] = IBV_EVENT_QP_FATAL,
@@ -89,7 +88,8 @@ static int check_create(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
 	return 0;
 }
 
-static void init_shell(struct vb_face_qp *qp, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
+static void init_shell(struct vb_face_qp *qp, struct ibv_pd *pd,
+		       const struct ibv_qp_init_attr *attr)
 {
 	struct ibv_qp *ibv = &qp->ex.qp_base;
 	int i;
@@ -185,7 +185,8 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 
 /* The extended struct begins with the members of the plain one. */
 _Static_assert(offsetof(struct ibv_qp_init_attr_ex, sq_sig_all) ==
-	       offsetof(struct ibv_qp_init_attr, sq_sig_all), "struct ibv_qp_init_attr_ex");
+		       offsetof(struct ibv_qp_init_attr, sq_sig_all),
+	       "struct ibv_qp_init_attr_ex");
 
 struct ibv_qp *vb_face_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
@@ -345,7 +346,7 @@ void vb_face_qp_close(struct vb_face_qp *qp)
 	qp->engine = NULL;
 }
 
-/* --- what this library answers for every QP ------------------------------------------------------- */
+/* --- what this library answers for every QP --- */
 
 /* A repeated packet writes its bytes again: nothing is promised. */
 int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)

@@ -86,7 +86,7 @@ static bool reserve_bytes(struct vb_builder *b, uint32_t n)
 	return grown;
 }
 
-/* --- one function for each operation ------------------------------------------------------------- */
+/* --- one function for each operation --- */
 
 /* A new request with what all have in common; NULL once an error is kept. */
 static struct vb_send_wr *begin(struct ibv_qp_ex *ex, enum vb_wr_opcode opcode)
@@ -187,7 +187,7 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t re
 	begin_atomic(ex, VB_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr, add, 0);
 }
 
-/* --- setters: they complete the latest request --------------------------------------------------- */
+/* --- setters: they complete the latest request --- */
 
 static struct vb_send_wr *latest(struct vb_builder *b)
 {
@@ -228,7 +228,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
 {
-	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
+	struct ibv_sge sge = {.addr = addr, .length = length, .lkey = lkey};
 
 	wr_set_sge_list(ex, 1, &sge);
 }
@@ -257,7 +257,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 	}
 	if (!reserve_sges(b, 1) || !reserve_bytes(b, total))
 		return;
-	b->sges[b->sge_count++] = (struct vb_sge){ .addr = b->byte_count, .length = total };
+	b->sges[b->sge_count++] = (struct vb_sge){.addr = b->byte_count, .length = total};
 	for (i = 0; i < num_buf; i++) {
 		if (list[i].length)
 			memcpy(b->bytes + b->byte_count, list[i].addr, list[i].length);
@@ -269,12 +269,12 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 
 static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 {
-	struct ibv_data_buf buffer = { .addr = addr, .length = length };
+	struct ibv_data_buf buffer = {.addr = addr, .length = length};
 
 	wr_set_inline_data_list(ex, 1, &buffer);
 }
 
-/* --- the critical region -------------------------------------------------------------------------- */
+/* --- the critical region --- */
 
 static void wr_start(struct ibv_qp_ex *ex)
 {
@@ -292,8 +292,8 @@ static void wr_abort(struct ibv_qp_ex *ex)
 	pthread_mutex_unlock(&builder_of(ex)->lock);
 }
 
-/* Inside the engine. What can still be wrong behind these checks (the QP's state) is wrong for the first
- * request already. */
+/* Inside the engine. What can still be wrong behind these checks (the QP's state) is wrong for the
+ * first request already. */
 static int post_all(struct vb_qp *core, struct vb_builder *b)
 {
 	uint32_t i, used = core->sq_head - core->sq_free;
@@ -336,7 +336,7 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	return error;
 }
 
-/* --- create and destroy ---------------------------------------------------------------------------- */
+/* --- create and destroy --- */
 
 #define VB_SEND_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 #define VB_WRITE_OPS (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
@@ -346,12 +346,12 @@ static int wr_complete(struct ibv_qp_ex *ex)
 
 /* An operation's flag is the bit of its opcode. */
 _Static_assert(IBV_QP_EX_WITH_RDMA_WRITE == 1 << VB_WR_RDMA_WRITE &&
-	       IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM == 1 << VB_WR_RDMA_WRITE_WITH_IMM &&
-	       IBV_QP_EX_WITH_SEND == 1 << VB_WR_SEND &&
-	       IBV_QP_EX_WITH_SEND_WITH_IMM == 1 << VB_WR_SEND_WITH_IMM &&
-	       IBV_QP_EX_WITH_RDMA_READ == 1 << VB_WR_RDMA_READ &&
-	       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP == 1 << VB_WR_ATOMIC_CMP_AND_SWP &&
-	       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD == 1 << VB_WR_ATOMIC_FETCH_AND_ADD,
+		       IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM == 1 << VB_WR_RDMA_WRITE_WITH_IMM &&
+		       IBV_QP_EX_WITH_SEND == 1 << VB_WR_SEND &&
+		       IBV_QP_EX_WITH_SEND_WITH_IMM == 1 << VB_WR_SEND_WITH_IMM &&
+		       IBV_QP_EX_WITH_RDMA_READ == 1 << VB_WR_RDMA_READ &&
+		       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP == 1 << VB_WR_ATOMIC_CMP_AND_SWP &&
+		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD == 1 << VB_WR_ATOMIC_FETCH_AND_ADD,
 	       "send_ops_flags");
 
 static uint64_t supported_operations(enum ibv_qp_type type)

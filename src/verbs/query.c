@@ -10,10 +10,10 @@
 
 #include "verbs/face.h"
 
-#define VB_VENDOR_ID 0x025642u	  /* a locally administered OUI: 02-56-42 */
+#define VB_VENDOR_ID 0x025642u	    /* a locally administered OUI: 02-56-42 */
 #define VB_MAX_MR_SIZE (1ull << 47) /* more than a process can map: a longer range is an EFAULT */
 #define VB_PAGE_SIZES 0xfffffffffffff000ull
-#define VB_ACK_DELAY 15		  /* 4.096 us * 2^15 = 134 ms: a process may be off the processor */
+#define VB_ACK_DELAY 15 /* 4.096 us * 2^15 = 134 ms: a process may be off the processor */
 #define VB_GUARANTEED_FEATURES                                                                     \
 	(IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_CURR_QP_STATE_MOD |      \
 	 IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |    \
@@ -67,7 +67,7 @@ int vb_face_query_device_ex(struct ibv_context *context,
 			    const struct ibv_query_device_ex_input *input,
 			    struct ibv_device_attr_ex *attr, size_t size)
 {
-	struct ibv_device_attr_ex all = { 0 };
+	struct ibv_device_attr_ex all = {0};
 
 	if (input && input->comp_mask)
 		return EINVAL;
@@ -140,7 +140,7 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 				  offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-/* --- the GID table ------------------------------------------------------------------------------ */
+/* --- the GID table --- */
 
 /* An index behind the last GID is an empty entry of the table: a GID of zeros. */
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
@@ -204,8 +204,7 @@ VB_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
 }
 
 /* Private to the old library and its tools, with the numbers of the kernel's sysfs files. */
-int vb_face_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index,
-			   int *type)
+int vb_face_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *type)
 {
 	enum { SYSFS_IB_ROCE_V1, SYSFS_ROCE_V2 };
 	const struct vb_device *host = vb_face_host_device(context);
@@ -218,7 +217,7 @@ int vb_face_query_gid_type(struct ibv_context *context, uint8_t port, unsigned i
 	return 0;
 }
 
-/* --- the P_Key table: the default, full member --------------------------------------------------- */
+/* --- the P_Key table: the default, full member --- */
 
 int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {

@@ -61,7 +61,8 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv_pd, struct ibv_srq_init_attr *
 	return &srq->ibv;
 }
 
-/* What the header's inline function does not send to ibv_create_srq: a mask without PD, XRC, tags. */
+/* What the header's inline function does not send to ibv_create_srq: a mask without PD, XRC, tags.
+ */
 struct ibv_srq *vb_face_create_srq_ex(struct ibv_context *context,
 				      struct ibv_srq_init_attr_ex *attr)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * face.c - the libibverbs face, called as a program calls it, within one process over 127.0.0.1: what
- * the man pages promise about arguments, events, descriptors, the ibv_wr_* calls and the extended CQ.
+ * face.c - the libibverbs face, called as a program calls it, within one process over 127.0.0.1:
+ * what the man pages promise about arguments, events, descriptors, the ibv_wr_* calls and the
+ * extended CQ.
  */
 #include <endian.h>
 #include <errno.h>
@@ -64,10 +65,10 @@ static struct ibv_qp *make_qp(struct pair *p, uint64_t operations)
 		.qp_context = p,
 		.send_cq = p->cq,
 		.recv_cq = p->cq,
-		.cap = { DEPTH, DEPTH, 2, 2, 64 },
+		.cap = {DEPTH, DEPTH, 2, 2, 64},
 		.qp_type = IBV_QPT_RC,
-		.comp_mask = IBV_QP_INIT_ATTR_PD |
-			     (operations ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+		.comp_mask =
+			IBV_QP_INIT_ATTR_PD | (operations ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
 		.pd = p->pd,
 		.send_ops_flags = operations,
 	};
@@ -83,12 +84,14 @@ static void to_init(struct ibv_qp *qp)
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				   IBV_ACCESS_REMOTE_ATOMIC,
+		.qp_access_flags =
+			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 	};
 
-	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-				       IBV_QP_ACCESS_FLAGS), 0);
+	assert_int_equal(
+		ibv_modify_qp(qp, &attr,
+			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+		0);
 }
 
 static void to_rts(struct ibv_qp *qp, uint32_t peer)
@@ -99,14 +102,17 @@ static void to_rts(struct ibv_qp *qp, uint32_t peer)
 		.dest_qp_num = peer,
 		.max_dest_rd_atomic = 4,
 		.min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1, .port_num = 1,
-			     .grh = { .sgid_index = IPV4_GID, .hop_limit = 64 } },
+		.ah_attr = {.is_global = 1,
+			    .port_num = 1,
+			    .grh = {.sgid_index = IPV4_GID, .hop_limit = 64}},
 	};
 
 	assert_int_equal(ibv_query_gid(qp->context, 1, IPV4_GID, &attr.ah_attr.grh.dgid), 0);
-	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-				       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), 0);
+	assert_int_equal(ibv_modify_qp(qp, &attr,
+				       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+					       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+			 0);
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		.timeout = 14,
@@ -114,9 +120,11 @@ static void to_rts(struct ibv_qp *qp, uint32_t peer)
 		.rnr_retry = 7,
 		.max_rd_atomic = 4,
 	};
-	assert_int_equal(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-				       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-				       IBV_QP_MAX_QP_RD_ATOMIC), 0);
+	assert_int_equal(ibv_modify_qp(qp, &attr,
+				       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+					       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					       IBV_QP_MAX_QP_RD_ATOMIC),
+			 0);
 	assert_int_equal(qp->state, IBV_QPS_RTS);
 }
 
@@ -131,9 +139,9 @@ static int connect_pair(void **state)
 	p->cq = ibv_create_cq(p->context, 4 * DEPTH, p, p->channel, 0);
 	p->memory = aligned_alloc(4096, SIZE);
 	memset(p->memory, 0, SIZE);
-	p->mr = ibv_reg_mr(p->pd, p->memory, SIZE, IBV_ACCESS_LOCAL_WRITE |
-			   IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-			   IBV_ACCESS_REMOTE_ATOMIC);
+	p->mr = ibv_reg_mr(p->pd, p->memory, SIZE,
+			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
 	assert_non_null(p->cq);
 	assert_non_null(p->mr);
 	p->qp[0] = make_qp(p, SEND_OPS);
@@ -185,26 +193,31 @@ static struct ibv_wc await(struct ibv_cq *cq)
 
 static void post_recv(struct pair *p, uint64_t wr_id)
 {
-	struct ibv_sge sge = { (uintptr_t)p->memory + 2048, 1024, p->mr->lkey };
-	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_sge sge = {(uintptr_t)p->memory + 2048, 1024, p->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1}, *bad;
 
 	assert_int_equal(ibv_post_recv(p->qp[1], &wr, &bad), 0);
 }
 
 static int post_send(struct pair *p, uint64_t wr_id, uint32_t length)
 {
-	struct ibv_sge sge = { (uintptr_t)p->memory, length, p->mr->lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
-		.send_flags = IBV_SEND_SIGNALED,
-	}, *bad = NULL;
+	struct ibv_sge sge = {(uintptr_t)p->memory, length, p->mr->lkey};
+	struct ibv_send_wr wr =
+				   {
+					   .wr_id = wr_id,
+					   .sg_list = &sge,
+					   .num_sge = 1,
+					   .opcode = IBV_WR_SEND,
+					   .send_flags = IBV_SEND_SIGNALED,
+				   },
+			   *bad = NULL;
 	int error = ibv_post_send(p->qp[0], &wr, &bad);
 
 	assert_ptr_equal(bad, error ? &wr : NULL);
 	return error;
 }
 
-/* --- devices, ports, tables ----------------------------------------------------------------------- */
+/* --- devices, ports, tables --- */
 
 static void device_is_described(void **state)
 {
@@ -243,7 +256,7 @@ static void gids_are_listed(void **state)
 {
 	struct ibv_context *context = open_first();
 	struct ibv_gid_entry table[64], entry;
-	union ibv_gid gid, zero = { .raw = { 0 } };
+	union ibv_gid gid, zero = {.raw = {0}};
 	struct ibv_port_attr port;
 	ssize_t count;
 	int i;
@@ -270,7 +283,7 @@ static void gids_are_listed(void **state)
 	assert_int_equal(ibv_close_device(context), 0);
 }
 
-/* --- what is refused, and changes nothing ---------------------------------------------------------- */
+/* --- what is refused, and changes nothing --- */
 
 static void regions_refuse(void **state)
 {
@@ -284,7 +297,8 @@ static void regions_refuse(void **state)
 	assert_int_equal(errno, EINVAL);
 	assert_null(ibv_reg_mr(p->pd, p->memory, SIZE, IBV_ACCESS_ON_DEMAND));
 	assert_int_equal(errno, EOPNOTSUPP);
-	mr = ibv_reg_mr(p->pd, p->memory, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+	mr = ibv_reg_mr(p->pd, p->memory, SIZE,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
 	assert_non_null(mr);
 	assert_int_equal(mr->length, SIZE);
 	assert_ptr_equal(mr->addr, p->memory);
@@ -296,15 +310,22 @@ static void objects_refuse(void **state)
 	struct pair *p = *state;
 	struct ibv_device_attr device;
 	struct ibv_qp_init_attr init = {
-		.send_cq = p->cq, .recv_cq = p->cq, .cap = { 1, 1, 1, 1, 0 }, .qp_type = 77,
+		.send_cq = p->cq,
+		.recv_cq = p->cq,
+		.cap = {1, 1, 1, 1, 0},
+		.qp_type = 77,
 	};
 	struct ibv_qp_init_attr_ex ex = {
-		.send_cq = p->cq, .recv_cq = p->cq, .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_UD,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = p->pd,
+		.send_cq = p->cq,
+		.recv_cq = p->cq,
+		.cap = {1, 1, 1, 1, 0},
+		.qp_type = IBV_QPT_UD,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = p->pd,
 		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE,
 	};
-	struct ibv_cq_init_attr_ex cq = { .cqe = 1, .wc_flags = IBV_WC_EX_WITH_CVLAN };
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
+	struct ibv_cq_init_attr_ex cq = {.cqe = 1, .wc_flags = IBV_WC_EX_WITH_CVLAN};
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};
 
 	assert_int_equal(ibv_query_device(p->context, &device), 0);
 	assert_null(ibv_create_cq(p->context, 0, NULL, NULL, 0));
@@ -332,9 +353,9 @@ static void objects_refuse(void **state)
 static void posts_refuse(void **state)
 {
 	struct pair *p = *state;
-	struct ibv_sge sge = { (uintptr_t)p->memory, 8, p->mr->lkey };
-	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
-	struct ibv_recv_wr recv = { .num_sge = 3 }, *bad_recv;
+	struct ibv_sge sge = {(uintptr_t)p->memory, 8, p->mr->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+	struct ibv_recv_wr recv = {.num_sge = 3}, *bad_recv;
 	struct ibv_wc wc;
 
 	assert_int_equal(ibv_post_send(p->qp[0], NULL, &bad), 0);
@@ -371,11 +392,11 @@ static void query_tells_what_was_set(void **state)
 	assert_int_equal(init.qp_type, IBV_QPT_RC);
 }
 
-/* --- completion channels --------------------------------------------------------------------------- */
+/* --- completion channels --- */
 
 static bool is_readable(int fd, int timeout_ms)
 {
-	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	struct pollfd wait = {.fd = fd, .events = POLLIN};
 
 	return poll(&wait, 1, timeout_ms) == 1;
 }
@@ -454,7 +475,7 @@ static void *destroy_cq(void *argument)
 static void destroy_waits_for_acknowledgement(void **state)
 {
 	struct pair *p = *state;
-	struct destroyer d = { .cq = p->cq };
+	struct destroyer d = {.cq = p->cq};
 	struct ibv_cq *cq;
 	pthread_t thread;
 	void *context;
@@ -478,7 +499,7 @@ static void destroy_waits_for_acknowledgement(void **state)
 	assert_true(atomic_load(&d.done));
 }
 
-/* --- async events ----------------------------------------------------------------------------------- */
+/* --- async events --- */
 
 static void async_events_are_told(void **state)
 {
@@ -491,12 +512,18 @@ static void async_events_are_told(void **state)
 	assert_int_equal(errno, EAGAIN);
 	/* an rkey of nobody: the responder's QP is told of the access error */
 	{
-		struct ibv_sge sge = { (uintptr_t)p->memory, 8, p->mr->lkey };
-		struct ibv_send_wr wr = {
-			.wr_id = 5, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
-			.send_flags = IBV_SEND_SIGNALED,
-			.wr.rdma = { (uintptr_t)p->memory, p->mr->rkey ^ 0x80000000u },
-		}, *bad;
+		struct ibv_sge sge = {(uintptr_t)p->memory, 8, p->mr->lkey};
+		struct ibv_send_wr wr =
+					   {
+						   .wr_id = 5,
+						   .sg_list = &sge,
+						   .num_sge = 1,
+						   .opcode = IBV_WR_RDMA_WRITE,
+						   .send_flags = IBV_SEND_SIGNALED,
+						   .wr.rdma = {(uintptr_t)p->memory,
+							       p->mr->rkey ^ 0x80000000u},
+					   },
+				   *bad;
 
 		assert_int_equal(ibv_post_send(p->qp[0], &wr, &bad), 0);
 	}
@@ -511,7 +538,8 @@ static void async_events_are_told(void **state)
 	assert_int_equal(p->qp[1]->events_completed, 1);
 }
 
-/* --- ibv_wr_* ---------------------------------------------------------------------------------------- */
+/* --- ibv_wr_*
+ * ---------------------------------------------------------------------------------------- */
 
 static void builder_posts_every_operation(void **state)
 {
@@ -571,7 +599,7 @@ static void builder_posts_every_operation(void **state)
 static void builder_is_all_or_nothing(void **state)
 {
 	struct pair *p = *state;
-	struct ibv_data_buf huge = { p->memory, SIZE_MAX };
+	struct ibv_data_buf huge = {p->memory, SIZE_MAX};
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
 	struct ibv_wc wc;
@@ -600,7 +628,7 @@ static void builder_is_all_or_nothing(void **state)
 	assert_int_equal(ibv_poll_cq(p->cq, 1, &wc), 0);
 }
 
-/* --- the extended CQ ---------------------------------------------------------------------------------- */
+/* --- the extended CQ --- */
 
 static void iterator_reads_completions(void **state)
 {
@@ -611,7 +639,7 @@ static void iterator_reads_completions(void **state)
 		.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
 	};
 	struct ibv_cq_ex *ex = ibv_create_cq_ex(p->context, &init);
-	struct ibv_poll_cq_attr attr = { 0 };
+	struct ibv_poll_cq_attr attr = {0};
 	struct ibv_cq *first = p->cq;
 	int error = ENOENT, tries, i;
 	uint64_t before;
@@ -650,17 +678,20 @@ static void iterator_reads_completions(void **state)
 	}
 }
 
-/* --- addresses ------------------------------------------------------------------------------------------ */
+/* --- addresses --- */
 
 static void sender_is_found_in_the_header(void **state)
 {
 	struct ibv_context *context = open_first();
-	struct ibv_wc wc = { .wc_flags = IBV_WC_GRH };
+	struct ibv_wc wc = {.wc_flags = IBV_WC_GRH};
 	struct ibv_ah_attr attr;
-	union { struct ibv_grh grh; uint8_t bytes[40]; } header = { .bytes = { 0 } };
+	union {
+		struct ibv_grh grh;
+		uint8_t bytes[40];
+	} header = {.bytes = {0}};
 	/* 10.0.0.9 to 127.0.0.1, UDP, TTL 64, TOS 8, length 84; the checksum by hand */
-	static const uint8_t ipv4[20] = { 0x45, 8, 0, 84, 0, 0, 0x40, 0, 64, 17, 0, 0,
-					  10, 0, 0, 9, 127, 0, 0, 1 };
+	static const uint8_t ipv4[20] = {0x45, 8, 0,  84, 0, 0, 0x40, 0, 64, 17,
+					 0,    0, 10, 0,  0, 9, 127,  0, 0,  1};
 	uint32_t sum = 0;
 	int i;
 
@@ -685,7 +716,7 @@ static void sender_is_found_in_the_header(void **state)
 	assert_int_equal(ibv_close_device(context), 0);
 }
 
-/* --- the end ---------------------------------------------------------------------------------------------- */
+/* --- the end --- */
 
 /* Closing with live objects, and what a program may still do with them. */
 static void close_with_live_objects(void **state)
@@ -725,7 +756,7 @@ static void child_refuses(void **state)
 
 	if (child == 0) {
 		struct ibv_wc wc;
-		struct ibv_recv_wr wr = { .wr_id = 1 }, *bad;
+		struct ibv_recv_wr wr = {.wr_id = 1}, *bad;
 		bool ok = ibv_post_recv(p->qp[1], &wr, &bad) == EIO &&
 			  ibv_poll_cq(p->cq, 1, &wc) <= 0 && ibv_destroy_qp(p->qp[0]) == 0;
 
