@@ -538,8 +538,7 @@ static void async_events_are_told(void **state)
 	assert_int_equal(p->qp[1]->events_completed, 1);
 }
 
-/* --- ibv_wr_*
- * ---------------------------------------------------------------------------------------- */
+/* --- the ibv_wr_ functions --- */
 
 static void builder_posts_every_operation(void **state)
 {
