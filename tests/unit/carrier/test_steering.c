@@ -367,7 +367,9 @@ static void an_inherited_socket_keeps_its_index(void **state)
 	}
 	close(hold[0]);
 	assert_int_equal(waitpid(child, NULL, 0), child);
-	for (unsigned int i = 0; i < 3; i++)
+	start(0, "127.7.2.13");
+	wait_until_right(from, &path);
+	for (unsigned int i = 1; i < 3; i++)
 		start(i, "127.7.2.13");
 	wait_until_right(from, &path);
 	kill_worker(1);
@@ -378,6 +380,100 @@ static void an_inherited_socket_keeps_its_index(void **state)
 	stop(0);
 	stop(2);
 	host_close(from);
+}
+
+/* Nobody sends anything: the pidfds alone tell of a death, and an index is found by its probe. */
+static void deaths_are_seen_without_traffic(void **state)
+{
+	struct host *h = host_open("127.7.2.17"), *from = host_open("127.7.2.19");
+	struct vb_path path = host_path(from, &h->address);
+	struct vb_registry_port *port = vb_udp_of(h->carrier)->steering.group[0].port;
+	uint64_t until = test_now_ns() + PATIENCE_NS;
+
+	for (unsigned int i = 0; i < 3; i++)
+		start(i, "127.7.2.17");
+	bystander = h;
+	send_round(from, &path, 1, true); /* everybody has seen everybody's join */
+	host_settle(h);
+	assert_int_equal(port->count, 4);
+	assert_int_equal(port->slot[0], h->registry->slot);
+	assert_int_equal(port->slot[3], workers[2].slot);
+	kill_worker(0);
+	while (port->count != 3 && test_now_ns() < until) {
+		is_readable(h->carrier->fd, 20);
+		h->carrier->ops->disarm(h->carrier);
+		host_settle(h);
+	}
+	assert_int_equal(port->count, 3);
+	assert_int_equal(port->slot[1], workers[2].slot); /* the last moved into the hole */
+	assert_int_equal(port->slot[2], workers[1].slot);
+	for (unsigned int i = 1; i < 3; i++)
+		stop(i);
+	bystander = NULL;
+	host_close(h);
+	host_close(from);
+}
+
+/* handed - a stray as another process of the host hands it on. */
+static size_t handed(uint8_t out[256], const struct host *to, uint32_t qpn)
+{
+	const uint32_t magic = 0x76627374u;
+	struct vb_icrc_ip ip = {.src = test_address("127.7.2.99"),
+				.dst = to->address,
+				.src_port = 50000,
+				.dst_port = VB_ROCE_PORT,
+				.ip_id = 3,
+				.dont_fragment = true};
+	struct vb_headers h = {.opcode = vb_opcode(VB_TRANSPORT_UC, VB_OP_SEND_ONLY), .qpn = qpn};
+	int n = vb_headers_encode(&h, out + 48, 64);
+
+	memset(out, 0, 48);
+	memcpy(out, &magic, 4);
+	memcpy(out + 4, &ip.src_port, 2);
+	memcpy(out + 6, &ip.ip_id, 2);
+	memcpy(out + 8, &ip.src, 16);
+	memcpy(out + 24, &ip.dst, 16);
+	out[41] = 64;
+	vb_icrc_store(out + 48 + n, vb_icrc_begin_bth(&ip, (size_t)n + 4, out + 48, (size_t)n));
+	return 48 + (size_t)n + 4;
+}
+
+/* Anybody can send to an abstract socket; taken is only what comes from our own user. */
+static void another_users_strays_are_refused(void **state)
+{
+	struct host *b = host_open("127.7.2.18");
+	struct sockaddr_un name;
+	socklen_t name_bytes = sizeof(name);
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), status;
+	uint8_t data[256];
+	size_t bytes = handed(data, b, host_qpn(b, 1));
+	pid_t child;
+
+	assert_int_equal(getsockname(vb_udp_of(b->carrier)->stray_fd, (struct sockaddr *)&name, &name_bytes),
+			 0);
+	assert_int_equal(sendto(fd, data, bytes, 0, (struct sockaddr *)&name, name_bytes), bytes);
+	host_wait(b, 1);
+	assert_int_equal(host_counters(b).rx_handed, 1);
+	bytes = handed(data, b, host_qpn(b, 1) ^ 1u << VB_SLOT_SHIFT); /* never handed on again */
+	assert_int_equal(sendto(fd, data, bytes, 0, (struct sockaddr *)&name, name_bytes), bytes);
+	host_settle(b);
+	assert_int_equal(host_counters(b).rx_handed, 1);
+	bytes = handed(data, b, host_qpn(b, 1));
+	child = geteuid() == 0 ? fork() : -1;
+	if (child == 0)
+		_exit(setuid(65534) == 0 && sendto(fd, data, bytes, 0, (struct sockaddr *)&name,
+						   name_bytes) == (ssize_t)bytes
+			      ? 0
+			      : 1);
+	if (child > 0) {
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_int_equal(status, 0);
+		host_settle(b);
+		assert_int_equal(host_counters(b).rx_handed, 1);
+		assert_int_equal(host_counters(b).rx_unclaimed, 2);
+	}
+	close(fd);
+	host_close(b);
 }
 
 static void hostile_strays_are_refused(void **state)
@@ -469,6 +565,8 @@ int main(void)
 		cmocka_unit_test_teardown(addresses_are_groups_of_their_own, end_workers),
 		cmocka_unit_test_teardown(a_wrong_table_is_put_right, end_workers),
 		cmocka_unit_test_teardown(an_inherited_socket_keeps_its_index, end_workers),
+		cmocka_unit_test_teardown(deaths_are_seen_without_traffic, end_workers),
+		cmocka_unit_test_teardown(another_users_strays_are_refused, end_workers),
 		cmocka_unit_test_teardown(hostile_strays_are_refused, end_workers),
 		cmocka_unit_test_teardown(a_forked_child_drops_all, end_workers),
 	};

@@ -421,13 +421,6 @@ static void packets_for_nobody_are_counted(void **state)
 
 /* --- readiness -------------------------------------------------------------------------------------- */
 
-static bool is_readable(int fd, int timeout_ms)
-{
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-
-	return poll(&p, 1, timeout_ms) == 1;
-}
-
 static void the_descriptor_tells_of_packets(void **state)
 {
 	struct host *a = host_open("127.7.1.31"), *b = host_open("127.7.1.32");

@@ -133,6 +133,13 @@ static inline void host_settle(struct host *h)
 		h->carrier->ops->poll(h->carrier, 64, &room);
 }
 
+static inline bool is_readable(int fd, int timeout_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, timeout_ms) == 1;
+}
+
 static inline struct vb_path host_path(struct host *from, const struct in6_addr *to)
 {
 	struct vb_path path = {0};
