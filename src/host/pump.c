@@ -9,8 +9,12 @@
  * costs tens of nanoseconds on either path, and the next packet is found at most 32 of them late.
  *
  * For the same reason an empty poll reads the clock only one time in 32.
+ *
+ * A program that polls in vain for long gives the processor away now and then: what it waits for is
+ * made by another process or thread, which may have no other processor to run on.
  */
 #include <errno.h>
+#include <sched.h>
 
 #include "host/engine.h"
 
@@ -23,6 +27,9 @@
 #define COLD_EVERY 32
 #define PUMP_EVERY 16 /* a post looks at the sockets less often: polls will */
 #define CLOCK_EVERY 32
+#define YIELD_EVERY_LOOK 8 /* beside a system call a look, a yield is cheap */
+#define YIELD_AFTER 512	   /* tens of microseconds of looking at rings alone */
+#define YIELD_EVERY 64
 
 static int look(struct vb_engine *engine, struct vb_carrier *carrier, int budget)
 {
@@ -51,13 +58,18 @@ static int look_at_udp(struct vb_engine *engine)
 	return got;
 }
 
+static bool may_come_by_udp(const struct vb_engine *engine)
+{
+	return engine->udp_paths > 0 || engine->ud_qps > 0;
+}
+
 static bool udp_is_due(struct vb_engine *engine)
 {
 	uint32_t every = engine->udp_quiet < HOT_LOOKS	  ? 1
 			 : engine->udp_quiet < WARM_LOOKS ? WARM_EVERY
 							  : COLD_EVERY;
 
-	if (engine->udp_paths == 0 && engine->ud_qps == 0)
+	if (!may_come_by_udp(engine))
 		return false;
 	return ++engine->udp_skipped >= every;
 }
@@ -96,9 +108,19 @@ void vb_engine_pump(struct vb_engine *engine)
 {
 	bool with_udp = false;
 
-	if (engine->udp_paths > 0 || engine->ud_qps > 0)
+	if (may_come_by_udp(engine))
 		with_udp = ++engine->udp_skipped >= PUMP_EVERY;
 	vb_engine_run(engine, with_udp);
+}
+
+/* After a poll in vain. */
+static bool should_yield(const struct vb_engine *engine)
+{
+	uint32_t quiet = engine->quiet_polls;
+
+	if (may_come_by_udp(engine) && engine->udp_skipped == 0) /* it was a system call */
+		return engine->udp_quiet % YIELD_EVERY_LOOK == 0;
+	return quiet >= YIELD_AFTER && quiet % YIELD_EVERY == 0;
 }
 
 /* What an empty poll does. False: nothing happened. */
@@ -128,20 +150,27 @@ static bool poll_carriers(struct vb_engine *engine)
 
 int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
 {
+	bool yield = false;
 	int got;
 
 	if (!vb_engine_lock(engine))
 		return atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_AT_EXIT
-			   ? 0
-			   : -EIO;
+			       ? 0
+			       : -EIO;
 	atomic_store_explicit(&engine->polls,
 			      atomic_load_explicit(&engine->polls, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	got = vb_cq_poll(cq, out, n);
-	if (got == 0 && poll_carriers(engine)) {
-		got = vb_cq_poll(cq, out, n);
-		vb_thread_notice(engine);
+	if (got == 0) {
+		if (poll_carriers(engine)) {
+			got = vb_cq_poll(cq, out, n);
+			vb_thread_notice(engine);
+		} else {
+			yield = should_yield(engine);
+		}
 	}
 	vb_lock_give(&engine->lock);
+	if (yield)
+		sched_yield();
 	return got;
 }

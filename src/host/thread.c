@@ -10,9 +10,11 @@
  *        +----------> BLOCKED -- packet, deadline, wake_fd --> AWAKE, or PARKED again
  *
  * A program that polls runs the NIC itself, and a second thread beside it would only take the
- * processor and the lock from it. So poll_cq counts, and while the count moves the thread sleeps a
- * millisecond at a time. It is too late by at most that when the program stops polling with work
- * left. A program that is going to wait says so (vb_engine_wake_thread) and has it at once.
+ * processor and the lock from it. So poll_cq counts, and while the count moves the thread sleeps, a
+ * little at first and up to a millisecond at a time the longer it goes on. It is too late by at
+ * most that when the program stops polling with work left; finding work then makes the next sleep
+ * short again, for a program that polls a while and then watches its memory, over and over. A
+ * program that is going to wait says so (vb_engine_wake_thread) and has the thread at once.
  *
  * While it is BLOCKED, what the program leaves behind may be due before the thread would wake:
  * vb_thread_notice() then writes wake_fd. To keep that rare where a program posts now and then, the
@@ -20,6 +22,7 @@
  * for VB_ACK_TIMEOUT_MIN_NS at least, so the next look comes before it. With no traffic it sleeps
  * for ever.
  */
+#define _GNU_SOURCE /* ppoll */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -35,16 +38,20 @@
 #include "host/engine.h"
 
 #define STACK_BYTES (512u * 1024)
-#define PARK_MS 1
+#define PARK_FIRST_NS (20u * 1000)
+#define PARK_LONGEST_NS (1000u * 1000)
+#define TIMER_SLACK_NS 1000u
 #define POLLS_OF_A_SPINNER 16u /* fewer since the last look: it polls now and then */
-#define NAP_NS (50u * 1000)    /* after a failed attempt at the lock */
+#define NAP_NS (20u * 1000)    /* after a failed attempt at the lock */
 #define TRIES 100	       /* at the lock */
 #define LOOK_UP_NS (4ull * 1000 * 1000)
 #define RECENT_NS (100ull * 1000 * 1000)
 
 /* What the thread remembers between its looks. */
 struct memory {
-	uint32_t polls; /* at the last park or block */
+	uint32_t polls;	  /* at the last park or block */
+	bool parked;	  /* parks alone since the last block */
+	uint32_t park_ns; /* how long the next park is */
 	uint32_t udp_looks;
 	uint64_t traffic;
 	uint64_t active_ns; /* when traffic last moved */
@@ -53,8 +60,8 @@ struct memory {
 static struct timespec span(uint64_t ns)
 {
 	return (struct timespec){
-	    .tv_sec = (time_t)(ns / 1000000000u),
-	    .tv_nsec = (long)(ns % 1000000000u),
+		.tv_sec = (time_t)(ns / 1000000000u),
+		.tv_nsec = (long)(ns % 1000000000u),
 	};
 }
 
@@ -104,10 +111,11 @@ static bool program_polls(struct vb_engine *engine, struct memory *memory)
 	uint32_t polls = atomic_load_explicit(&engine->polls, memory_order_relaxed);
 
 	if (atomic_exchange(&engine->thread.wanted, false)) {
+		memory->parked = false;
 		memory->polls = polls;
 		return false;
 	}
-	return polls - memory->polls >= POLLS_OF_A_SPINNER;
+	return polls - memory->polls >= (memory->parked ? 1 : POLLS_OF_A_SPINNER);
 }
 
 /* The program's polls leave the sockets out where nothing is connected over them; what comes there
@@ -129,6 +137,7 @@ static void park(struct vb_engine *engine, struct memory *memory)
 {
 	struct vb_thread *thread = &engine->thread;
 	struct pollfd wake = {.fd = thread->wake_fd, .events = POLLIN};
+	struct timespec time = span(memory->park_ns);
 	int ready;
 
 	memory->polls = atomic_load_explicit(&engine->polls, memory_order_relaxed);
@@ -137,12 +146,14 @@ static void park(struct vb_engine *engine, struct memory *memory)
 		atomic_store(&thread->state, VB_THREAD_AWAKE);
 		return;
 	}
-	ready = poll(&wake, 1, PARK_MS);
+	ready = ppoll(&wake, 1, &time, NULL);
 	atomic_store(&thread->state, VB_THREAD_AWAKE);
+	memory->parked = true;
 	if (ready > 0)
 		drain(thread);
-	else
+	else if (memory->park_ns == PARK_LONGEST_NS)
 		look_for_strays(engine, memory);
+	memory->park_ns = VB_MIN(memory->park_ns * 2, PARK_LONGEST_NS);
 }
 
 static void disarm(struct vb_engine *engine)
@@ -167,11 +178,17 @@ static bool arm(struct vb_engine *engine)
 	return quiet;
 }
 
-static uint64_t wake_at(const struct vb_engine *engine, struct memory *memory)
+static uint64_t traffic_of(const struct vb_engine *engine)
 {
 	const struct vb_counters *c = &engine->nic->counters;
-	uint64_t traffic = c->rx_packets + c->tx_packets + c->direct_bytes;
+
+	return c->rx_packets + c->tx_packets + c->direct_bytes;
+}
+
+static uint64_t wake_at(const struct vb_engine *engine, struct memory *memory)
+{
 	uint64_t now = vb_engine_now(), due = vb_engine_due(engine);
+	uint64_t traffic = traffic_of(engine);
 
 	if (traffic != memory->traffic) {
 		memory->traffic = traffic;
@@ -194,12 +211,17 @@ static bool take_turn(struct vb_engine *engine, struct memory *memory)
 		return false;
 	}
 	if (!is_over(engine)) {
+		uint64_t before = traffic_of(engine);
+
 		disarm(engine);
 		engine->now_is_fresh = false;
 		vb_engine_run(engine, true);
+		if (traffic_of(engine) != before)
+			memory->park_ns = PARK_FIRST_NS;
 		block = vb_engine_due(engine) != 0 && arm(engine);
 	}
 	if (block) {
+		memory->parked = false;
 		memory->polls = atomic_load_explicit(&engine->polls, memory_order_relaxed);
 		atomic_store(&thread->wake_at_ns, wake_at(engine, memory));
 		atomic_store(&thread->state, VB_THREAD_BLOCKED);
@@ -247,9 +269,10 @@ static void block(struct vb_engine *engine)
 static void *thread_main(void *arg)
 {
 	struct vb_engine *engine = arg;
-	struct memory memory = {0};
+	struct memory memory = {.park_ns = PARK_FIRST_NS};
 
 	prctl(PR_SET_NAME, "verbena");
+	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS); /* of this thread alone */
 	while (!is_over(engine)) {
 		if (program_polls(engine, &memory))
 			park(engine, &memory);
