@@ -11,6 +11,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "carrier/udp_address.h"
@@ -20,8 +21,18 @@
 #define PROBES_AT_ONCE 64u
 #define PROBES_BEYOND 4u /* indices past the table that are probed: sockets that the table missed */
 #define PROBE_MARK 12u	 /* offset of the round's number in a probe, behind the BTH */
+#define LOCK_WAIT_MS 20u /* packets wait meanwhile */
+#define RETRY_FIRST_NS 50000000ull
 #define VERIFY_FIRST_NS 2000000ull
 #define VERIFY_LAST_NS 1000000000ull
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 static uint64_t random_u64(void)
 {
@@ -30,6 +41,24 @@ static uint64_t random_u64(void)
 	while (getrandom(&value, sizeof(value), 0) != sizeof(value) || value == 0)
 		;
 	return value;
+}
+
+/* --- the lock ------------------------------------------------------------------------------------- */
+
+/* try_lock - false: a process that was stopped in the middle may hold it. We go on with the table as it
+ * is, and ask again less and less often. */
+static bool try_lock(struct vb_steering *s)
+{
+	if (s->pending && monotonic_ns() < s->retry_after_ns)
+		return false;
+	if (vb_registry_lock_within(s->registry, LOCK_WAIT_MS) == 0) {
+		s->retry_wait_ns = RETRY_FIRST_NS;
+		return true;
+	}
+	s->pending = true;
+	s->retry_after_ns = monotonic_ns() + s->retry_wait_ns;
+	s->retry_wait_ns = VB_MIN(2 * s->retry_wait_ns, VERIFY_LAST_NS);
+	return false;
 }
 
 /* --- the table ---------------------------------------------------------------------------------- */
@@ -228,11 +257,8 @@ bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8
 	g->probe_seen = mark;
 	if (__atomic_load_n(&port->slot[index], __ATOMIC_RELAXED) == own && index < port_count(port))
 		return true;
-	if (vb_registry_lock(s->registry) < 0) {
-		g->probe_seen = 0;
-		s->pending = true;
+	if (!try_lock(s))
 		return true;
-	}
 	if (mark == port->probe) {
 		uint32_t count = port_count(port);
 
@@ -378,11 +404,10 @@ static int sync_group(struct vb_steering *s, struct vb_steering_group *g, bool v
 
 static void sync_all(struct vb_steering *s, bool verify)
 {
-	s->pending = false;
-	if (vb_registry_lock(s->registry) < 0) {
-		s->pending = true;
+	verify = verify || s->pending;
+	if (!try_lock(s))
 		return;
-	}
+	s->pending = false;
 	for (unsigned int i = 0; i < s->group_count; i++) {
 		if (sync_group(s, &s->group[i], verify) < 0)
 			s->pending = true;
@@ -396,9 +421,9 @@ void vb_steering_sync(struct vb_steering *s)
 	sync_all(s, false);
 }
 
-uint64_t vb_steering_on_stray(struct vb_steering *s, uint16_t slot, uint64_t now_ns)
+uint64_t vb_steering_on_stray(struct vb_steering *s, uint16_t slot)
 {
-	uint64_t key;
+	uint64_t key, now_ns;
 
 	if (slot == 0 || slot >= VB_REGISTRY_SLOTS || slot == s->registry->slot)
 		return 0;
@@ -406,6 +431,7 @@ uint64_t vb_steering_on_stray(struct vb_steering *s, uint16_t slot, uint64_t now
 	key = __atomic_load_n(&s->registry->shared->member_key[slot], __ATOMIC_RELAXED);
 	if (key == 0)
 		return 0;
+	now_ns = monotonic_ns();
 	/* Strays do not prove a wrong table (a merged train goes where its first packet belongs), so
 	 * that asking costs more and more time while they keep coming. */
 	if (now_ns >= s->verify_after_ns) {
@@ -427,6 +453,7 @@ int vb_steering_init(struct vb_steering *s, struct vb_registry *registry, int ep
 	s->epoll_fd = epoll_fd;
 	s->watch_data = watch_data;
 	s->verify_wait_ns = VERIFY_FIRST_NS;
+	s->retry_wait_ns = RETRY_FIRST_NS;
 	s->key = random_u64();
 	if (registry->slot == 0 || registry->slot >= VB_REGISTRY_SLOTS)
 		return -EINVAL;

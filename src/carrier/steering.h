@@ -67,7 +67,8 @@ struct vb_steering {
 	struct vb_steering_group group[VB_STEERING_GROUPS];
 	struct vb_steering_watch watch[VB_STEERING_WATCHES];
 	uint64_t died[VB_REGISTRY_SLOTS]; /* keys of members whose pidfd said that they are dead */
-	bool pending;			  /* the lock was not to be had: sync again */
+	bool pending; /* something could not be done: sync again, and verify */
+	uint64_t retry_after_ns, retry_wait_ns;
 	uint64_t verify_after_ns, verify_wait_ns;
 	uint64_t verifications; /* rounds of probes asked for because of strays */
 };
@@ -117,6 +118,6 @@ bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8
 
 /* vb_steering_on_stray - a packet for slot reached us. Returns the key of the member that it
  * belongs to, or 0; and, now and then, has the table verified. */
-uint64_t vb_steering_on_stray(struct vb_steering *s, uint16_t slot, uint64_t now_ns);
+uint64_t vb_steering_on_stray(struct vb_steering *s, uint16_t slot);
 
 #endif

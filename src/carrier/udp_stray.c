@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "carrier/udp_private.h"
@@ -67,14 +66,6 @@ int vb_udp_stray_open(struct vb_udp *udp)
 	return 0;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 void vb_udp_stray_hand_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
 			  const uint8_t *packet, uint32_t bytes, uint16_t slot)
 {
@@ -88,7 +79,7 @@ void vb_udp_stray_hand_on(struct vb_udp *udp, const struct vb_udp_rx_train *trai
 	struct iovec iov[2] = {{&head, sizeof(head)}, {(void *)(uintptr_t)packet, bytes}};
 	struct sockaddr_un to;
 	struct msghdr m = {.msg_name = &to, .msg_iov = iov, .msg_iovlen = 2};
-	uint64_t key = vb_steering_on_stray(&udp->steering, slot, now_ns());
+	uint64_t key = vb_steering_on_stray(&udp->steering, slot);
 
 	udp->counters.rx_strays++;
 	if (key && bytes <= STRAY_BYTES) {

@@ -306,11 +306,16 @@ void vb_registry_drop_in_child(struct vb_registry *registry)
 
 int vb_registry_lock(struct vb_registry *registry)
 {
+	return vb_registry_lock_within(registry, VB_REGISTRY_LOCK_WAIT_MS);
+}
+
+int vb_registry_lock_within(struct vb_registry *registry, unsigned int wait_ms)
+{
 	struct vb_registry_private *p = registry->private_data;
 	int r;
 
 	pthread_mutex_lock(&p->lock);
-	r = vb_slot_wait(p->reg_fd, VB_REGISTRY_LOCK_BYTE, VB_REGISTRY_LOCK_WAIT_MS);
+	r = vb_slot_wait(p->reg_fd, VB_REGISTRY_LOCK_BYTE, wait_ms);
 	if (r)
 		pthread_mutex_unlock(&p->lock);
 	return r;

@@ -71,6 +71,8 @@ void vb_registry_drop_in_child(struct vb_registry *registry);
 
 /* vb_registry_lock - one process at a time works on shared; freed by the kernel when the holder dies. */
 int vb_registry_lock(struct vb_registry *registry) VB_MUST_USE;
+/* vb_registry_lock_within - the same for those who cannot wait long: -ETIMEDOUT. */
+int vb_registry_lock_within(struct vb_registry *registry, unsigned int wait_ms) VB_MUST_USE;
 void vb_registry_unlock(struct vb_registry *registry);
 
 /* vb_registry_is_alive - whether a process holds that slot now (its lock, not its word). */

@@ -414,6 +414,52 @@ static void deaths_are_seen_without_traffic(void **state)
 	host_close(from);
 }
 
+/* The lock of the registry is held by a process that does not go on: packets travel all the same, and what
+ * could not be mended is mended when the lock is free. */
+static void a_held_lock_stops_no_packets(void **state)
+{
+	struct host *h = host_open("127.7.2.20"), *from = host_open("127.7.2.21");
+	struct vb_path path = host_path(from, &h->address);
+	struct vb_registry_port *port = vb_udp_of(h->carrier)->steering.group[0].port;
+	struct vb_registry *registry;
+	uint64_t until = test_now_ns() + PATIENCE_NS;
+	int held[2];
+	char byte;
+	pid_t holder;
+
+	start(0, "127.7.2.20");
+	host_settle(h);
+	assert_int_equal(pipe(held), 0);
+	holder = fork();
+	assert_true(holder >= 0);
+	if (holder == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		vb_registry_drop_in_child(h->registry); /* a member of its own */
+		if (vb_registry_join(&registry, &h->address) == 0 && vb_registry_lock(registry) == 0)
+			(void)!write(held[1], "x", 1);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(held[0], &byte, 1), 1);
+	kill_worker(0);
+	for (uint32_t n = 0; n < 50; n++) {
+		assert_int_equal(host_send(from, &path, host_qpn(h, 1), n, "12345678", 8), 0);
+		host_flush(from);
+		h->carrier->ops->disarm(h->carrier); /* the death is seen now */
+		host_wait(h, n + 1);
+	}
+	assert_int_equal(port->count, 2);
+	assert_int_equal(kill(holder, SIGKILL), 0);
+	assert_int_equal(waitpid(holder, NULL, 0), holder);
+	while (port->count != 1 && test_now_ns() < until)
+		host_settle(h);
+	assert_int_equal(port->count, 1);
+	close(held[0]);
+	close(held[1]);
+	host_close(h);
+	host_close(from);
+}
+
 /* handed - a stray as another process of the host hands it on. */
 static size_t handed(uint8_t out[256], const struct host *to, uint32_t qpn)
 {
@@ -566,6 +612,7 @@ int main(void)
 		cmocka_unit_test_teardown(a_wrong_table_is_put_right, end_workers),
 		cmocka_unit_test_teardown(an_inherited_socket_keeps_its_index, end_workers),
 		cmocka_unit_test_teardown(deaths_are_seen_without_traffic, end_workers),
+		cmocka_unit_test_teardown(a_held_lock_stops_no_packets, end_workers),
 		cmocka_unit_test_teardown(another_users_strays_are_refused, end_workers),
 		cmocka_unit_test_teardown(hostile_strays_are_refused, end_workers),
 		cmocka_unit_test_teardown(a_forked_child_drops_all, end_workers),
