@@ -16,6 +16,11 @@
  * short again, for a program that polls a while and then watches its memory, over and over. A
  * program that is going to wait says so (vb_engine_wake_thread) and has the thread at once.
  *
+ * The next packet of a stream comes sooner than a sleeper wakes, so after traffic the thread looks
+ * on for a moment before it blocks, yielding between looks. It does not do so while others want the
+ * processor: where a yield takes long somebody else ran, perhaps the very thread that waits for
+ * what was just delivered, and who blocks comes back sooner than who yields.
+ *
  * While it is BLOCKED, what the program leaves behind may be due before the thread would wake:
  * vb_thread_notice() then writes wake_fd. To keep that rare where a program posts now and then, the
  * thread looks up every few milliseconds for a while after the last traffic: an ACK timer runs
@@ -25,6 +30,7 @@
 #define _GNU_SOURCE /* ppoll */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +50,9 @@
 #define POLLS_OF_A_SPINNER 16u /* fewer since the last look: it polls now and then */
 #define NAP_NS (20u * 1000)    /* after a failed attempt at the lock */
 #define TRIES 100	       /* at the lock */
+#define LINGER_NS (50u * 1000)
+#define YIELD_TOO_LONG_NS (20u * 1000)
+#define SHUN_BLOCKS 64 /* without lingering after a yield that took too long */
 #define LOOK_UP_NS (4ull * 1000 * 1000)
 #define RECENT_NS (100ull * 1000 * 1000)
 
@@ -52,6 +61,8 @@ struct memory {
 	uint32_t polls;	  /* at the last park or block */
 	bool parked;	  /* parks alone since the last block */
 	uint32_t park_ns; /* how long the next park is */
+	uint64_t linger_until_ns;
+	uint32_t shun; /* blocks to go without lingering */
 	uint32_t udp_looks;
 	uint64_t traffic;
 	uint64_t active_ns; /* when traffic last moved */
@@ -199,35 +210,64 @@ static uint64_t wake_at(const struct vb_engine *engine, struct memory *memory)
 	return due;
 }
 
-/* Runs the NIC. True: the carriers are armed and the state is BLOCKED; the caller sleeps. */
-static bool take_turn(struct vb_engine *engine, struct memory *memory)
+enum turn {
+	TURN_AGAIN,
+	TURN_LINGER,
+	TURN_BLOCK, /* the carriers are armed and the state is BLOCKED */
+};
+
+static enum turn run(struct vb_engine *engine, struct memory *memory)
+{
+	uint64_t before = traffic_of(engine);
+	bool found;
+
+	disarm(engine);
+	engine->now_is_fresh = false;
+	vb_engine_run(engine, true);
+	found = traffic_of(engine) != before;
+	if (found)
+		memory->park_ns = PARK_FIRST_NS;
+	if (found && memory->shun == 0)
+		memory->linger_until_ns = engine->nic->now_ns + LINGER_NS;
+	if (vb_engine_due(engine) == 0)
+		return TURN_AGAIN;
+	if (vb_engine_now() < memory->linger_until_ns)
+		return TURN_LINGER;
+	return arm(engine) ? TURN_BLOCK : TURN_AGAIN;
+}
+
+static enum turn take_turn(struct vb_engine *engine, struct memory *memory)
 {
 	struct vb_thread *thread = &engine->thread;
 	struct timespec nap = span(NAP_NS);
-	bool block = false;
+	enum turn turn = TURN_AGAIN;
 
 	if (!try_lock(engine)) {
 		nanosleep(&nap, NULL);
-		return false;
+		return turn;
 	}
-	if (!is_over(engine)) {
-		uint64_t before = traffic_of(engine);
-
-		disarm(engine);
-		engine->now_is_fresh = false;
-		vb_engine_run(engine, true);
-		if (traffic_of(engine) != before)
-			memory->park_ns = PARK_FIRST_NS;
-		block = vb_engine_due(engine) != 0 && arm(engine);
-	}
-	if (block) {
+	if (!is_over(engine))
+		turn = run(engine, memory);
+	if (turn == TURN_BLOCK) {
 		memory->parked = false;
+		memory->shun -= memory->shun > 0;
 		memory->polls = atomic_load_explicit(&engine->polls, memory_order_relaxed);
 		atomic_store(&thread->wake_at_ns, wake_at(engine, memory));
 		atomic_store(&thread->state, VB_THREAD_BLOCKED);
 	}
 	vb_lock_give(&engine->lock);
-	return block;
+	return turn;
+}
+
+static void yield(struct memory *memory)
+{
+	uint64_t before = vb_engine_now();
+
+	sched_yield();
+	if (vb_engine_now() - before > YIELD_TOO_LONG_NS) {
+		memory->shun = SHUN_BLOCKS;
+		memory->linger_until_ns = 0;
+	}
 }
 
 /* epoll_pwait2 takes nanoseconds and came with Linux 5.11; before, milliseconds, rounded up. */
@@ -274,10 +314,20 @@ static void *thread_main(void *arg)
 	prctl(PR_SET_NAME, "verbena");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS); /* of this thread alone */
 	while (!is_over(engine)) {
-		if (program_polls(engine, &memory))
+		if (program_polls(engine, &memory)) {
 			park(engine, &memory);
-		else if (take_turn(engine, &memory))
+			continue;
+		}
+		switch (take_turn(engine, &memory)) {
+		case TURN_AGAIN:
+			break;
+		case TURN_LINGER:
+			yield(&memory);
+			break;
+		case TURN_BLOCK:
 			block(engine);
+			break;
+		}
 	}
 	return NULL;
 }
