@@ -83,6 +83,8 @@ static void post_recv(void *object, uint64_t slot, void *data)
 	make_sges(rng, pool->mr, slot * pool->slot_bytes, recv->piece, recv->pieces, sges);
 	pool->order[pool->posted++ % pool->depth] = (uint32_t)slot;
 	r = pool->srq ? vb_srq_post(pool->srq, &wr) : vb_qp_post_recv(pool->end->qp, &wr);
+	if (pool->srq && vb_rng_chance(rng, 20000))
+		r |= vb_srq_resize(pool->srq, pool->depth + vb_rng_below(rng, pool->depth));
 	if (r)
 		vb_sim_fail(&pool->world->net.sim, "a receive request was refused: %d", r);
 	vb_node_kick(pool->node);
@@ -411,6 +413,16 @@ void vb_workload_post_later(struct vb_end *end)
 
 /* --- polling ----------------------------------------------------------------------------------------- */
 
+/* A queue that is made larger or smaller loses nothing. */
+static void resize_sometimes(struct vb_poller *poller)
+{
+	struct vb_rng *rng = rng_of(poller->world);
+	uint32_t entries = VB_WORLD_CQES + vb_rng_below(rng, VB_WORLD_CQES);
+
+	if (vb_rng_chance(rng, 5000) && vb_cq_resize(poller->cq, entries) != 0)
+		vb_sim_fail(&poller->world->net.sim, "a completion queue was not resized");
+}
+
 static void poll(void *object, uint64_t word, void *data)
 {
 	struct vb_poller *poller = object;
@@ -429,8 +441,10 @@ static void poll(void *object, uint64_t word, void *data)
 			vb_check_completion(world, poller->node, &cqe[i]);
 		sum += n;
 	} while (poller->by_event && n > 0);
-	if (sum)
+	if (sum) {
+		resize_sometimes(poller);
 		vb_node_kick(poller->node);
+	}
 	if (poller->by_event)
 		return;
 	poller->interval_ns = sum ? poller->patience_ns :

@@ -351,7 +351,7 @@ static struct vb_poller *make_cq(struct vb_world *world, struct vb_node *node)
 	poller->by_event = vb_rng_chance(rng, 300000);
 	poller->patience_ns = vb_rng_between(rng, 100, 30000);
 	poller->interval_ns = poller->patience_ns;
-	poller->cq = vb_cq_create(node->nic, 2 * VB_WORLD_ENDS * VB_END_DEPTH, poller);
+	poller->cq = vb_cq_create(node->nic, VB_WORLD_CQES, poller);
 	VB_ASSERT(poller->cq);
 	return poller;
 }

@@ -35,7 +35,7 @@
 #define VB_WORLD_CQS (2 * VB_WORLD_ENDS + VB_NET_NODES)
 #define VB_END_SGES 6
 #define VB_END_DEPTH 64	    /* slots of a queue at most */
-#define VB_END_OPS 256
+#define VB_WORLD_CQES (2 * VB_WORLD_ENDS * VB_END_DEPTH) /* more than can ever wait */
 #define VB_REGION_SLOTS 8
 #define VB_REGION_WORDS 8   /* atomic words at the region's beginning */
 #define VB_REGION_GUARD 64  /* bytes at its end that nobody may touch */

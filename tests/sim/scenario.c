@@ -66,7 +66,12 @@ void scenario_modify(struct scenario *s, int at, enum vb_qp_state state)
 	       VB_QP_STATE | (state == VB_QPS_SQD ? (uint32_t)VB_QP_EN_SQD_ASYNC_NOTIFY : 0u));
 }
 
-static void connect_side(struct scenario *s, int at, const struct scenario_options *o)
+void scenario_connect(struct scenario *s, int at, const struct scenario_options *o)
+{
+	scenario_connect_to(s, at, !at, o);
+}
+
+void scenario_connect_to(struct scenario *s, int at, int peer, const struct scenario_options *o)
 {
 	struct vb_qp_attr attr = {
 		.qp_state = VB_QPS_INIT,
@@ -75,10 +80,10 @@ static void connect_side(struct scenario *s, int at, const struct scenario_optio
 		.access_flags = o->access == NO_ACCESS ? 0 :
 				o->access	       ? o->access :
 							 VB_ACCESS_REMOTE_ALL,
-		.ah = { .dgid = s->net.nodes[!at].gid, .is_global = true, .port_num = 1,
+		.ah = { .dgid = s->net.nodes[peer].gid, .is_global = true, .port_num = 1,
 			.hop_limit = 64 },
 		.path_mtu = o->mtu ? o->mtu : VB_MTU_1024,
-		.dest_qpn = s->qp[!at]->qpn,
+		.dest_qpn = s->qp[peer]->qpn,
 		.rq_psn = SCENARIO_PSN,
 		.sq_psn = SCENARIO_PSN,
 		.max_dest_rd_atomic = o->max_dest_rd_atomic == NO_RD_ATOMIC ? 0 :
@@ -155,16 +160,23 @@ struct scenario *scenario_begin(const struct scenario_options *options)
 		}
 	make_side(s, A, options);
 	make_side(s, B, options);
-	connect_side(s, A, options);
-	connect_side(s, B, options);
+	scenario_connect(s, A, options);
+	scenario_connect(s, B, options);
 	return s;
+}
+
+void scenario_destroy_qp(struct scenario *s, int at)
+{
+	if (s->qp[at])
+		vb_node_unwatch(&s->net.nodes[at], s->qp[at]);
+	vb_qp_destroy(s->qp[at]);
+	s->qp[at] = NULL;
 }
 
 void scenario_end(struct scenario *s)
 {
 	for (int i = 0; i < 2; i++) {
-		vb_node_unwatch(&s->net.nodes[i], s->qp[i]);
-		vb_qp_destroy(s->qp[i]);
+		scenario_destroy_qp(s, i);
 		vb_ah_put(s->ah[i]);
 		vb_mr_destroy(s->mr[i]);
 		assert_int_equal(vb_cq_destroy(s->cq[i]), 0);

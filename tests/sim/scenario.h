@@ -88,6 +88,11 @@ struct scenario {
 /* scenario_begin - both sides in RTS. Free with scenario_end. */
 struct scenario *scenario_begin(const struct scenario_options *options);
 void scenario_end(struct scenario *s);
+/* scenario_connect - one side from RESET to RTS, as scenario_begin does; _to: with any peer. */
+void scenario_connect(struct scenario *s, int at, const struct scenario_options *options);
+void scenario_connect_to(struct scenario *s, int at, int peer,
+			 const struct scenario_options *options);
+void scenario_destroy_qp(struct scenario *s, int at);
 /* scenario_rule - what becomes of packets number first (from 0) to first + count - 1 of this kind. */
 void scenario_rule(struct scenario *s, int from, int operation, uint32_t first, uint32_t count,
 		   enum vb_verdict verdict);

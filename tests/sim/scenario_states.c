@@ -81,6 +81,93 @@ static void moved_to_reset(void **state)
 	scenario_end(s);
 }
 
+/* From ERR through RESET to RTS again, over the state that a failure left, with new PSNs. */
+static void used_again_after_reset(void **state)
+{
+	const struct scenario_options options = { .retry_cnt = 1, .timeout = 10 };
+	struct scenario *s = scenario_begin(&options);
+	struct vb_sge sge;
+	struct vb_send_wr wr = scenario_wr(s, A, VB_WR_RDMA_WRITE, 2, 8, &sge);
+
+	/* Both sides full of what must not survive: B has answers and a NAK that it can't send. */
+	wr.rkey ^= 0x80000000u;
+	s->net.nodes[B].again_ppm = VB_MILLION;
+	scenario_send(s, A, VB_WR_RDMA_READ, 1, 3 * MTU);
+	scenario_post(s, A, &wr);
+	scenario_recv(s, A, 3, 64);
+	scenario_run_until(s, 100000);
+	assert_int_equal(s->qp[B]->state, VB_QPS_ERR);
+	scenario_modify(s, B, VB_QPS_RESET);
+	scenario_modify(s, A, VB_QPS_RESET);
+	s->net.nodes[B].again_ppm = 0;
+	scenario_run(s);
+	assert_int_equal(scenario_count(s, B, -1), 0);
+	assert_int_equal(s->cqe_count[A], 0);
+	scenario_connect(s, A, &options);
+	scenario_connect(s, B, &options);
+	scenario_recv(s, B, 10, 4 * MTU);
+	fill(s, 9, 4 * MTU);
+	scenario_send(s, A, VB_WR_SEND, 11, 4 * MTU);
+	scenario_send(s, A, VB_WR_RDMA_READ, 12, 4 * MTU);
+	scenario_run(s);
+	scenario_expect(s, A, 0, 11, VB_WC_SUCCESS);
+	scenario_expect(s, A, 1, 12, VB_WC_SUCCESS);
+	scenario_expect(s, B, 0, 10, VB_WC_SUCCESS);
+	assert_memory_equal(s->memory[A] + LOCAL_OFFSET, s->memory[B] + REMOTE_OFFSET, 4 * MTU);
+	assert_int_equal(scenario_nth(s, B, VB_OP_ACK, 0)->h.aeth.msn, 2);
+	scenario_end(s);
+}
+
+/* Destroyed in the middle of everything: with timers, without room, with requests on both sides. */
+static void destroyed_in_the_middle(void **state)
+{
+	for (uint64_t at = 0; at < 60000; at += 2500) {
+		struct scenario *s = scenario_begin(&usual);
+
+		s->net.nodes[A].again_ppm = s->net.nodes[B].again_ppm = 300000;
+		scenario_recv(s, A, 1, 64 * MTU);
+		scenario_recv(s, B, 2, 64 * MTU);
+		scenario_send(s, A, VB_WR_SEND, 3, 32 * MTU);
+		scenario_send(s, A, VB_WR_RDMA_READ, 4, 32 * MTU);
+		scenario_send(s, B, VB_WR_SEND, 5, 32 * MTU);
+		scenario_send(s, B, VB_WR_ATOMIC_FETCH_AND_ADD, 6, 8);
+		scenario_run_until(s, at);
+		scenario_destroy_qp(s, A);
+		scenario_run(s);
+		if (at >= 10000)
+			assert_true(s->net.nodes[A].nic->counters.rx_unknown_qp > 0);
+		assert_int_equal(s->net.nodes[A].nic->qp_count, 0);
+		scenario_end(s);
+	}
+}
+
+/* A queue pair connected to itself is a connection like any other. */
+static void connected_to_itself(void **state)
+{
+	struct scenario *s = scenario_begin(&usual);
+	struct vb_sge sge;
+	struct vb_send_wr wr;
+
+	scenario_modify(s, A, VB_QPS_RESET);
+	scenario_connect_to(s, A, A, &usual);
+	scenario_recv(s, A, 1, 4 * MTU);
+	fill(s, 3, 4 * MTU);
+	scenario_send(s, A, VB_WR_SEND, 2, 4 * MTU);
+	wr = scenario_wr(s, A, VB_WR_ATOMIC_FETCH_AND_ADD, 3, 8, &sge);
+	wr.remote_addr = s->mr[A]->iova + REMOTE_OFFSET;
+	wr.rkey = s->mr[A]->rkey;
+	wr.compare_add = 5;
+	scenario_post(s, A, &wr);
+	scenario_run(s);
+	scenario_expect(s, A, 0, 1, VB_WC_SUCCESS);
+	scenario_expect(s, A, 1, 2, VB_WC_SUCCESS);
+	scenario_expect(s, A, 2, 3, VB_WC_SUCCESS);
+	assert_memory_equal(s->memory[A] + RECV_OFFSET, s->memory[A] + LOCAL_OFFSET + 8,
+			    MTU); /* the atomic's result lies over the first 8 */
+	assert_int_equal(s->memory[A][REMOTE_OFFSET], 5);
+	scenario_end(s);
+}
+
 /* Unsignalled requests are silent while they succeed; one that is flushed is not. */
 static void unsignalled(void **state)
 {
@@ -320,6 +407,9 @@ int main(void)
 		cmocka_unit_test(send_queue_drained),
 		cmocka_unit_test(moved_to_err),
 		cmocka_unit_test(moved_to_reset),
+		cmocka_unit_test(used_again_after_reset),
+		cmocka_unit_test(destroyed_in_the_middle),
+		cmocka_unit_test(connected_to_itself),
 		cmocka_unit_test(unsignalled),
 		cmocka_unit_test(completion_queue_overrun),
 		cmocka_unit_test(srq_limit),
