@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -79,6 +80,7 @@ static inline struct test_child test_fork(test_child_fn run, void *arg)
 	child.pid = fork();
 	assert_true(child.pid >= 0);
 	if (child.pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that failed leaves nobody behind */
 		close(pair[0]);
 		run(pair[1], arg);
 		_exit(0);
