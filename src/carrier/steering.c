@@ -19,7 +19,7 @@
 
 #define PROGRAM_MAX (8u + 2u * VB_REGISTRY_SLOTS)
 #define PROBES_AT_ONCE 64u
-#define PROBES_BEYOND 4u /* indices past the table that are probed: sockets that the table missed */
+#define PROBES_BEYOND 4u /* indices past the table: there may be sockets that it missed */
 #define PROBE_MARK 12u	 /* offset of the round's number in a probe, behind the BTH */
 #define LOCK_WAIT_MS 20u /* packets wait meanwhile */
 #define RETRY_FIRST_NS 50000000ull
@@ -43,10 +43,10 @@ static uint64_t random_u64(void)
 	return value;
 }
 
-/* --- the lock ------------------------------------------------------------------------------------- */
+/* --- the lock --------------------------------------------------------------------------------- */
 
-/* try_lock - false: a process that was stopped in the middle may hold it. We go on with the table as it
- * is, and ask again less and less often. */
+/* try_lock - false: a process that was stopped in the middle may hold it. We go on with the table
+ * as it is, and ask again less and less often. */
 static bool try_lock(struct vb_steering *s)
 {
 	if (s->pending && monotonic_ns() < s->retry_after_ns)
@@ -61,7 +61,7 @@ static bool try_lock(struct vb_steering *s)
 	return false;
 }
 
-/* --- the table ---------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 /* port_count - the shared count, bounded whatever was written there. */
 static uint32_t port_count(const struct vb_registry_port *port)
@@ -79,7 +79,8 @@ static bool is_dead(struct vb_steering *s, uint16_t slot)
 		return false;
 	if (slot >= VB_REGISTRY_SLOTS)
 		return true;
-	/* A slot may have a new owner already who has not joined: the entry is still the dead one's. */
+	/* A slot may have a new owner already who has not joined: the entry is still the dead
+	 * one's. */
 	if (s->died[slot] && s->died[slot] == r->shared->member_key[slot])
 		return true;
 	return !vb_registry_is_alive(r, slot);
@@ -94,8 +95,8 @@ static void remove_index(struct vb_registry_port *port, uint32_t index)
 	__atomic_store_n(&port->count, last, __ATOMIC_RELAXED);
 }
 
-/* purge - takes the dead out as the kernel does. True: something changed. An index that is not known
- * stays: it may be a socket that nobody reads, and whoever moves there gets its probe. */
+/* purge - takes the dead out as the kernel does. True: something changed. An index that is not
+ * known stays: it may be a socket that nobody reads, and whoever moves there gets its probe. */
 static bool purge(struct vb_steering *s, struct vb_registry_port *port)
 {
 	bool changed = false;
@@ -128,7 +129,8 @@ static struct vb_registry_port *find_port(struct vb_steering *s, const struct vb
 			free_port = free_port ? free_port : port;
 			continue;
 		}
-		if (IN6_ARE_ADDR_EQUAL(&port->address, &g->address) && port->scope_id == g->scope_id)
+		if (IN6_ARE_ADDR_EQUAL(&port->address, &g->address) &&
+		    port->scope_id == g->scope_id)
 			return port;
 	}
 	for (unsigned int i = 0; i < VB_REGISTRY_PORTS && !free_port; i++) {
@@ -156,7 +158,7 @@ static int index_of(const struct vb_registry_port *port, uint16_t slot)
 	return -1;
 }
 
-/* --- the program --------------------------------------------------------------------------------- */
+/* --- the program ------------------------------------------------------------------------------ */
 
 int vb_steering_attach(const struct vb_steering_group *g)
 {
@@ -169,14 +171,15 @@ int vb_steering_attach(const struct vb_steering_group *g)
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4);
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, VB_QPN_MASK);
 	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, VB_PROBE_QPN, 0, 2);
-	code[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, (1u << VB_SLOT_SHIFT) - 1);
+	code[n++] =
+		(struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, (1u << VB_SLOT_SHIFT) - 1);
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_A, 0);
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_SLOT_SHIFT);
 	for (uint32_t i = 0; i < count; i++) {
 		if (g->port->slot[i] == 0)
 			continue;
-		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, g->port->slot[i], 0,
-							 1);
+		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+							 g->port->slot[i], 0, 1);
 		code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, i);
 	}
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
@@ -186,7 +189,7 @@ int vb_steering_attach(const struct vb_steering_group *g)
 	return 0;
 }
 
-/* --- probes --------------------------------------------------------------------------------------- */
+/* --- probes ----------------------------------------------------------------------------------- */
 
 static void make_probe(uint8_t packet[VB_PROBE_BYTES], uint32_t index, uint64_t mark)
 {
@@ -255,7 +258,8 @@ bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8
 	if (mark == g->probe_seen)
 		return true;
 	g->probe_seen = mark;
-	if (__atomic_load_n(&port->slot[index], __ATOMIC_RELAXED) == own && index < port_count(port))
+	if (__atomic_load_n(&port->slot[index], __ATOMIC_RELAXED) == own &&
+	    index < port_count(port))
 		return true;
 	if (!try_lock(s))
 		return true;
@@ -279,7 +283,7 @@ bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8
 	return true;
 }
 
-/* --- watching the others -------------------------------------------------------------------------- */
+/* --- watching the others ---------------------------------------------------------------------- */
 
 static void unwatch(struct vb_steering *s, struct vb_steering_watch *w)
 {
@@ -319,7 +323,8 @@ static void watch(struct vb_steering *s, uint16_t slot)
 		return;
 	event.data.u64 = s->watch_data | (uint64_t)(w - s->watch);
 	/* The pid may have died and come back as another's before the pidfd was there. */
-	if (vb_registry_pid(s->registry, slot) != pid || epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
+	if (vb_registry_pid(s->registry, slot) != pid ||
+	    epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
 		close(fd);
 		s->pending = true;
 		return;
@@ -373,7 +378,7 @@ void vb_steering_on_death(struct vb_steering *s, unsigned int index)
 	vb_steering_sync(s);
 }
 
-/* --- joining, leaving, mending ---------------------------------------------------------------------- */
+/* --- joining, leaving, mending ---------------------------------------------------------------- */
 
 /* sync_group - locked: one address's table, and a new round of probes when it changed or verify. */
 static int sync_group(struct vb_steering *s, struct vb_steering_group *g, bool verify)
@@ -432,8 +437,8 @@ uint64_t vb_steering_on_stray(struct vb_steering *s, uint16_t slot)
 	if (key == 0)
 		return 0;
 	now_ns = monotonic_ns();
-	/* Strays do not prove a wrong table (a merged train goes where its first packet belongs), so
-	 * that asking costs more and more time while they keep coming. */
+	/* Strays do not prove a wrong table (a merged train goes where its first packet belongs),
+	 * so that asking costs more and more time while they keep coming. */
 	if (now_ns >= s->verify_after_ns) {
 		if (now_ns - s->verify_after_ns > 4 * VERIFY_LAST_NS)
 			s->verify_wait_ns = VERIFY_FIRST_NS;
@@ -460,8 +465,8 @@ int vb_steering_init(struct vb_steering *s, struct vb_registry *registry, int ep
 	return 0;
 }
 
-void vb_steering_add(struct vb_steering *s, const struct in6_addr *address, uint32_t scope_id, int fd,
-		     int probe_fd)
+void vb_steering_add(struct vb_steering *s, const struct in6_addr *address, uint32_t scope_id,
+		     int fd, int probe_fd)
 {
 	VB_ASSERT(s->group_count < VB_STEERING_GROUPS);
 	s->group[s->group_count++] = (struct vb_steering_group){

@@ -15,14 +15,14 @@
  * The kernel's array: who binds goes to the end; when a member closes or dies, the LAST one moves
  * into the hole. The table follows the same rule. It can be wrong for a moment (two died and we saw
  * them in the other order; a forked child still holds a dead one's socket), so that every change is
- * followed by probes: one small packet to each index. Who gets the probe for index i sits at index i
- * and says so in the table. Of several probes of one round only the first counts: an index past the
- * end of the kernel's array goes to a random member, and the true ones are sent first.
+ * followed by probes: one small packet to each index. Who gets the probe for index i sits at index
+ * i and says so in the table. Of several probes of one round only the first counts: an index past
+ * the end of the kernel's array goes to a random member, and the true ones are sent first.
  *
- * Invariants: the table changes under vb_registry_lock() only, and each change ends with the program
- * attached again. A member dies at any instruction: its pidfd wakes those who watch it, the first one
- * takes it out. Everyone watches the next VB_STEERING_WATCHES slots after its own, in a circle.
- * Should all who watch it die too, the next join or the next stray packet finds out.
+ * Invariants: the table changes under vb_registry_lock() only, and each change ends with the
+ * program attached again. A member dies at any instruction: its pidfd wakes those who watch it, the
+ * first one takes it out. Everyone watches the next VB_STEERING_WATCHES slots after its own, in a
+ * circle. Should all who watch it die too, the next join or the next stray packet finds out.
  *
  * It does not move packets: a packet that reached the wrong process is udp_stray.c's.
  */
@@ -45,8 +45,8 @@
 struct vb_steering_group {
 	struct in6_addr address;
 	uint32_t scope_id;
-	int fd;	      /* the receive socket */
-	int probe_fd; /* a socket of the same address to send probes from */
+	int fd;			       /* the receive socket */
+	int probe_fd;		       /* a socket of the same address to send probes from */
 	struct vb_registry_port *port; /* our table while we are in it */
 	uint32_t generation_seen;
 	uint64_t probe_seen; /* the round of probes that was answered */
@@ -60,14 +60,14 @@ struct vb_steering_watch {
 
 struct vb_steering {
 	struct vb_registry *registry;
-	int epoll_fd;	   /* the pidfds are added here, with data = watch_data | index */
+	int epoll_fd; /* the pidfds are added here, with data = watch_data | index */
 	uint64_t watch_data;
-	uint64_t key;	   /* ours, random */
+	uint64_t key; /* ours, random */
 	unsigned int group_count;
 	struct vb_steering_group group[VB_STEERING_GROUPS];
 	struct vb_steering_watch watch[VB_STEERING_WATCHES];
 	uint64_t died[VB_REGISTRY_SLOTS]; /* keys of members whose pidfd said that they are dead */
-	bool pending; /* something could not be done: sync again, and verify */
+	bool pending;			  /* something could not be done: sync again, and verify */
 	uint64_t retry_after_ns, retry_wait_ns;
 	uint64_t verify_after_ns, verify_wait_ns;
 	uint64_t verifications; /* rounds of probes asked for because of strays */
@@ -78,8 +78,8 @@ int vb_steering_init(struct vb_steering *s, struct vb_registry *registry, int ep
 		     uint64_t watch_data) VB_MUST_USE;
 
 /* vb_steering_add - names an address before the join; fd is unbound, with SO_REUSEPORT set. */
-void vb_steering_add(struct vb_steering *s, const struct in6_addr *address, uint32_t scope_id, int fd,
-		     int probe_fd);
+void vb_steering_add(struct vb_steering *s, const struct in6_addr *address, uint32_t scope_id,
+		     int fd, int probe_fd);
 
 /* vb_steering_join - binds every fd and joins. 0 or -errno: -EADDRINUSE another user has the port,
  * -ENOSPC too many addresses on this host, -EADDRNOTAVAIL; the caller closes the sockets then. */
@@ -103,7 +103,7 @@ static inline bool vb_steering_changed(const struct vb_steering *s)
 	return false;
 }
 
-/* vb_steering_attach - makes the program follow the table, which is locked by the caller. 0 or -errno. */
+/* vb_steering_attach - makes the program follow the table; the caller has the lock. 0 or -errno. */
 int vb_steering_attach(const struct vb_steering_group *g) VB_MUST_USE;
 
 /* vb_steering_sync - takes the dead out, mends what is wrong about us, renews the watches. */
@@ -112,8 +112,8 @@ void vb_steering_sync(struct vb_steering *s);
 /* vb_steering_on_death - the pidfd of watch[index] became readable. */
 void vb_steering_on_death(struct vb_steering *s, unsigned int index);
 
-/* vb_steering_on_probe - a packet of VB_PROBE_BYTES for a QPN of the probes' slot came in on group's
- * socket. False: it is none of our probes. */
+/* vb_steering_on_probe - a packet of VB_PROBE_BYTES for a QPN of the probes' slot came in on
+ * group's socket. False: it is none of our probes. */
 bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8_t *packet);
 
 /* vb_steering_on_stray - a packet for slot reached us. Returns the key of the member that it

@@ -2,16 +2,16 @@
 /*
  * udp.c - RoCEv2 (IBTA annex A17) on ordinary UDP sockets: the carrier's life, routes, readiness.
  *
- *      NIC -> tx -> trains -> sendmmsg          udp_tx.c    ports 0xc000 .. 0xffff, up to 16 an address
+ *      NIC -> tx -> trains -> sendmmsg          udp_tx.c    from ports 0xc000 .. 0xffff
  *      recvmmsg -> segments -> ICRC -> NIC      udp_rx.c    port 4791, one socket an address
  *      which process of the host                steering.c
  *      the wrong process                        udp_stray.c
  *
  * The carrier's descriptor is an epoll set (level-triggered) of the receive sockets, the socket for
- * strays, the pidfds of the processes that we watch, and a send socket without room. Polling does not
- * ask the set (but for one time in VB_UDP_EVENTS_EVERY): it looks at the warm sockets themselves.
- * Nothing that a peer or another process sends changes anything but counters, except for packets
- * that pass every check.
+ * strays, the pidfds of the processes that we watch, and a send socket without room. Polling does
+ * not ask the set (but for one time in VB_UDP_EVENTS_EVERY): it looks at the warm sockets
+ * themselves. Nothing that a peer or another process sends changes anything but counters, except
+ * for packets that pass every check.
  */
 #define _GNU_SOURCE
 #include "carrier/udp.h"
@@ -34,7 +34,7 @@
 #define WINDOW_LEAST (64u << 10)
 #define WINDOW_MOST (512u << 10)
 
-/* --- life -------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static void close_fd(int fd)
 {
@@ -42,7 +42,7 @@ static void close_fd(int fd)
 		close(fd);
 }
 
-/* free_all - closes what is ours alone and frees the memory; the receive sockets are closed by then. */
+/* free_all - closes what is still open and frees the memory. */
 static void free_all(struct vb_udp *udp)
 {
 	for (unsigned int i = 0; i < udp->address_count; i++) {
@@ -105,7 +105,8 @@ static struct vb_udp *allocate(vb_deliver_fn deliver, void *env)
 
 	if (!udp)
 		return NULL;
-	udp->carrier = (struct vb_carrier){.ops = &udp_ops, .deliver = deliver, .env = env, .fd = -1};
+	udp->carrier =
+		(struct vb_carrier){.ops = &udp_ops, .deliver = deliver, .env = env, .fd = -1};
 	udp->stray_fd = udp->blocked_fd = -1;
 	udp->gso = true;
 	udp->train = calloc(VB_UDP_TRAINS, sizeof(*udp->train));
@@ -119,16 +120,15 @@ static struct vb_udp *allocate(vb_deliver_fn deliver, void *env)
 static int add_address(struct vb_udp *udp, const struct in6_addr *address, uint32_t scope_id)
 {
 	struct vb_udp_address *a = &udp->address[udp->address_count];
-	struct epoll_event event = {
-		.events = EPOLLIN, .data.u64 = VB_UDP_TAG(VB_UDP_EVENT_RX, udp->address_count)};
+	struct epoll_event event = {.events = EPOLLIN,
+				    .data.u64 = VB_UDP_TAG(VB_UDP_EVENT_RX, udp->address_count)};
 	int bytes = 0;
 	socklen_t bytes_size = sizeof(bytes);
 	bool gro;
 	int err;
 
-	*a = (struct vb_udp_address){.address = *address,
-				     .scope_id = scope_id,
-				     .ipv4 = vb_is_ipv4(address)};
+	*a = (struct vb_udp_address){
+		.address = *address, .scope_id = scope_id, .ipv4 = vb_is_ipv4(address)};
 	for (unsigned int p = 0; p < VB_UDP_POOL; p++)
 		a->tx_fd[p] = -1;
 	a->rx_fd = vb_udp_open_receiver(address, &gro);
@@ -163,8 +163,8 @@ static int check_config(const struct vb_udp_config *config)
 	return 0;
 }
 
-int vb_udp_create(struct vb_carrier **out, const struct vb_udp_config *config, vb_deliver_fn deliver,
-		  void *env)
+int vb_udp_create(struct vb_carrier **out, const struct vb_udp_config *config,
+		  vb_deliver_fn deliver, void *env)
 {
 	int err = check_config(config);
 	struct vb_udp *udp;
@@ -203,7 +203,7 @@ err_free:
 	return err;
 }
 
-/* --- readiness ---------------------------------------------------------------------------------------- */
+/* --- readiness -------------------------------------------------------------------------------- */
 
 void vb_udp_look_at_events(struct vb_udp *udp)
 {
@@ -231,7 +231,7 @@ void vb_udp_look_at_events(struct vb_udp *udp)
 		vb_steering_sync(&udp->steering);
 }
 
-/* --- routes -------------------------------------------------------------------------------------------- */
+/* --- routes ----------------------------------------------------------------------------------- */
 
 static int find_source(const struct vb_udp *udp, const struct in6_addr *source, uint32_t scope_id)
 {
@@ -245,7 +245,8 @@ static int find_source(const struct vb_udp *udp, const struct in6_addr *source, 
 	return -1;
 }
 
-/* segment_for - the largest path MTU of InfiniBand that fits into an IP packet of mtu bytes. 0: none. */
+/* segment_for - the largest path MTU of InfiniBand that fits into an IP packet of mtu bytes, or 0.
+ */
 static uint32_t segment_for(bool ipv4, uint32_t mtu)
 {
 	uint32_t overhead = (ipv4 ? 20u : 40u) + UDP_HEADER_BYTES + ROCE_OVERHEAD;
@@ -257,7 +258,7 @@ static uint32_t segment_for(bool ipv4, uint32_t mtu)
 	return 0;
 }
 
-/* choose_port - a socket of the pool, made at its first use. Without a new one, any that is there. */
+/* choose_port - a socket of the pool, made at its first use; the first one where that fails. */
 static unsigned int choose_port(struct vb_udp *udp, struct vb_udp_address *a, uint32_t hash)
 {
 	unsigned int pool;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* udp_address.h - between in6_addr with IPv4 mapped, as everything above sockets has it, and sockaddr. */
+/* udp_address.h - between in6_addr with IPv4 mapped, as everything above sockets has it, and
+ * sockaddr. */
 #ifndef VB_CARRIER_UDP_ADDRESS_H
 #define VB_CARRIER_UDP_ADDRESS_H
 

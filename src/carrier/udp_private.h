@@ -24,17 +24,17 @@
 #include "wire/packet.h"
 
 #define VB_UDP_ADDRESSES 16u
-#define VB_UDP_POOL 16u		 /* source ports per address: entropy for routes of equal cost */
+#define VB_UDP_POOL 16u		  /* source ports per address: entropy for routes of equal cost */
 #define VB_UDP_FIRST_PORT 0xc000u /* RoCEv2 source ports are 0xc000 .. 0xffff */
 #define VB_UDP_DEFAULT_HOPS 64u
 
-#define VB_UDP_TRAINS 8u	 /* per batch */
-#define VB_UDP_SEGMENTS 64u	 /* per train: older kernels take no more */
-#define VB_UDP_TRAIN_BYTES 65000u /* UDP payload of a train; with headers it must stay under 64 KiB */
-#define VB_UDP_PARTS 1024u	 /* UIO_MAXIOV */
+#define VB_UDP_TRAINS 8u	  /* per batch */
+#define VB_UDP_SEGMENTS 64u	  /* per train: older kernels take no more */
+#define VB_UDP_TRAIN_BYTES 65000u /* UDP payload; the IP packet must stay under 64 KiB */
+#define VB_UDP_PARTS 1024u	  /* UIO_MAXIOV */
 
 #define VB_UDP_RX_BATCH 4u
-#define VB_UDP_RX_BYTES 65536u	 /* no datagram is longer */
+#define VB_UDP_RX_BYTES 65536u /* no datagram is longer */
 #define VB_UDP_RX_CONTROL 128u
 #define VB_UDP_COLD_AFTER 64u	 /* empty polls in a row */
 #define VB_UDP_COLD_EVERY 16u	 /* polls between two looks at a cold socket */
@@ -182,8 +182,8 @@ static inline uint32_t vb_udp_qpn(const uint8_t *bth)
 /* udp_socket.c */
 int vb_udp_open_receiver(const struct in6_addr *address, bool *gro) VB_MUST_USE;
 int vb_udp_open_sender(struct vb_udp *udp, struct vb_udp_address *a, unsigned int pool) VB_MUST_USE;
-int vb_udp_route_mtu(const struct vb_udp_address *source, const struct in6_addr *to, uint32_t scope_id)
-	VB_MUST_USE;
+int vb_udp_route_mtu(const struct vb_udp_address *source, const struct in6_addr *to,
+		     uint32_t scope_id) VB_MUST_USE;
 
 /* udp_tx.c */
 int vb_udp_tx(struct vb_carrier *carrier, const struct vb_path *path, const struct vb_tx *tx);
@@ -195,7 +195,8 @@ bool vb_udp_unblock(struct vb_udp *udp);
 int vb_udp_rx_init(struct vb_udp *udp) VB_MUST_USE;
 int vb_udp_poll(struct vb_carrier *carrier, int budget, bool *room);
 /* vb_udp_icrc - of a packet of at least VB_BTH_BYTES + VB_ICRC_BYTES. */
-static inline uint32_t vb_udp_icrc(const struct vb_icrc_ip *ip, const uint8_t *packet, uint32_t bytes)
+static inline uint32_t vb_udp_icrc(const struct vb_icrc_ip *ip, const uint8_t *packet,
+				   uint32_t bytes)
 {
 	return vb_icrc_begin_bth(ip, bytes, packet, bytes - VB_ICRC_BYTES);
 }
@@ -205,12 +206,13 @@ int vb_udp_stray_open(struct vb_udp *udp) VB_MUST_USE;
 /* vb_udp_stray_hand_on - to the process that has the slot in the packet's QPN. */
 void vb_udp_stray_hand_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
 			  const uint8_t *packet, uint32_t bytes, uint16_t slot);
-/* vb_udp_stray_poll - takes up to budget packets that others handed to us; returns how many it looked at
- * and adds those that it delivered. */
+/* vb_udp_stray_poll - takes up to budget packets that others handed to us; returns how many it
+ * looked at and adds those that it delivered. */
 int vb_udp_stray_poll(struct vb_udp *udp, int budget, int *delivered);
 
 /* udp.c */
-/* vb_udp_look_at_events - one non-blocking look at the epoll set: deaths, and which sockets are warm. */
+/* vb_udp_look_at_events - one non-blocking look at the epoll set: deaths, and which sockets are
+ * warm. */
 void vb_udp_look_at_events(struct vb_udp *udp);
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * udp_rx.c - datagrams become packets.
  *
- * recvmmsg with UDP_GRO brings trains: segments of one size (the last may be shorter) of one sender. Each
- * is a packet and is checked by itself, in this order, which ends at the first answer:
+ * recvmmsg with UDP_GRO brings trains: segments of one size (the last may be shorter) of one
+ * sender. Each is a packet and is checked by itself, in this order, which ends at the first answer:
  *
  *      length      room for a BTH and the ICRC
  *      probe       steering.c's own small packets (a random number makes them known)
@@ -11,10 +11,10 @@
  *      QPN         multicast, management: not ours to take; another slot: a stray
  *      deliver
  *
- * The identification of an IP packet is not shown to a UDP socket although the ICRC covers it. What is
- * expected: 0; in a train one more than the segment before; from a peer that counts, one more than its
- * last packet. Another one that makes the ICRC right is taken too, but it is the weaker check and
- * counted: 16 bits of the 32 are then used up.
+ * The identification of an IP packet is not shown to a UDP socket although the ICRC covers it. What
+ * is expected: 0; in a train one more than the segment before; from a peer that counts, one more
+ * than its last packet. Another one that makes the ICRC right is taken too, but it is the weaker
+ * check and counted: 16 bits of the 32 are then used up.
  *
  * A socket that brought nothing for a while is cold and looked at only now and then: each look is
  * a system call. Who sleeps on the epoll set is woken by cold ones as well.
@@ -53,7 +53,7 @@ int vb_udp_rx_init(struct vb_udp *udp)
 	return 0;
 }
 
-/* --- one datagram ------------------------------------------------------------------------------------ */
+/* --- one datagram ----------------------------------------------------------------------------- */
 
 static struct vb_udp_peer *find_peer(struct vb_udp *udp, const struct in6_addr *address)
 {
@@ -127,7 +127,7 @@ static void open_datagram(struct vb_udp *udp)
 	message->msg_hdr.msg_flags = 0;
 }
 
-/* --- one packet --------------------------------------------------------------------------------------- */
+/* --- one packet ------------------------------------------------------------------------------- */
 
 /* check_icrc - and learns which identification the packet had. */
 static bool check_icrc(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint8_t *packet,
@@ -143,7 +143,8 @@ static bool check_icrc(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint
 		if (vb_icrc_solve_ip_id(icrc, right, &t->ip, bytes, &id) < 0)
 			return false;
 		/* As strong as expecting it: the values that are tried anyway. */
-		if (id != 0 && id != t->index && id != (uint16_t)(t->id + 1) && id != t->peer->next_id)
+		if (id != 0 && id != t->index && id != (uint16_t)(t->id + 1) &&
+		    id != t->peer->next_id)
 			udp->counters.rx_solved_id++;
 		t->ip.ip_id = id;
 	}
@@ -204,7 +205,7 @@ static int take_packet(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint
 	return 0;
 }
 
-/* take_received - up to budget packets of the datagrams at hand. Returns how many were looked at. */
+/* take_received - up to budget packets of what was received. Returns how many were looked at. */
 static int take_received(struct vb_udp *udp, int budget, int *delivered)
 {
 	struct vb_udp_rx_train *t = &udp->rx_train;
@@ -230,7 +231,7 @@ static int take_received(struct vb_udp *udp, int budget, int *delivered)
 	return looked;
 }
 
-/* --- polling ------------------------------------------------------------------------------------------- */
+/* --- polling ---------------------------------------------------------------------------------- */
 
 /* receive - one system call. Returns the datagrams. */
 static unsigned int receive(struct vb_udp *udp, unsigned int address)
@@ -266,7 +267,7 @@ static int poll_socket(struct vb_udp *udp, unsigned int address, int budget, int
 	return looked;
 }
 
-/* next_cold - of the cold sockets (and the one for strays, numbered last) the one whose turn it is. */
+/* next_cold - whose turn it is of the cold sockets; the one for strays is numbered last. */
 static unsigned int next_cold(struct vb_udp *udp)
 {
 	unsigned int count = udp->address_count + 1;

@@ -2,9 +2,10 @@
 /*
  * udp_socket.c - how the sockets of the UDP carrier are made.
  *
- * Both kinds ask for path MTU discovery (DF set): only then does Linux put the identification 0, and
- * 0, 1, 2 ... into the packets of a train, which the ICRC covers. Never connected: a connected receiver
- * leaves the SO_REUSEPORT group, a connected sender counts its identifications from a random start.
+ * Both kinds ask for path MTU discovery (DF set): only then does Linux put the identification 0,
+ * and 0, 1, 2 ... into the packets of a train, which the ICRC covers. Never connected: a connected
+ * receiver leaves the SO_REUSEPORT group, a connected sender counts its identifications from a
+ * random start.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -125,7 +126,8 @@ int vb_udp_open_sender(struct vb_udp *udp, struct vb_udp_address *a, unsigned in
 	return 0;
 }
 
-int vb_udp_route_mtu(const struct vb_udp_address *source, const struct in6_addr *to, uint32_t scope_id)
+int vb_udp_route_mtu(const struct vb_udp_address *source, const struct in6_addr *to,
+		     uint32_t scope_id)
 {
 	int fd = open_socket(source->ipv4);
 	union vb_sockaddr address;
@@ -141,8 +143,8 @@ int vb_udp_route_mtu(const struct vb_udp_address *source, const struct in6_addr 
 	bytes = vb_sockaddr_fill(&address, to, scope_id, VB_ROCE_PORT);
 	if (connect(fd, &address.any, bytes) < 0)
 		goto err_errno;
-	if (getsockopt(fd, source->ipv4 ? IPPROTO_IP : IPPROTO_IPV6, source->ipv4 ? IP_MTU : IPV6_MTU,
-		       &mtu, &mtu_bytes) < 0)
+	if (getsockopt(fd, source->ipv4 ? IPPROTO_IP : IPPROTO_IPV6,
+		       source->ipv4 ? IP_MTU : IPV6_MTU, &mtu, &mtu_bytes) < 0)
 		goto err_errno;
 	close(fd);
 	return mtu;

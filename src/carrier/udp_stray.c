@@ -3,14 +3,14 @@
  * udp_stray.c - packets that reached another process of the host than they belong to.
  *
  * It happens while the steering is being put right, and when the kernel merges packets for several
- * processes into one train. The receiver hands them on by a datagram to an abstract socket whose name is a
- * random number in the registry, which only processes of the same user can read:
+ * processes into one train. The receiver hands them on by a datagram to an abstract socket whose
+ * name is a random number in the registry, which only processes of the same user can read:
  *
  *      | struct handed: addresses, port, identification, TOS, TTL | the packet, BTH to ICRC |
  *
- * The one who gets it trusts nothing: the kernel must say that the sender is of our user, the address
- * must be ours, and the packet passes the same checks as one from the network. It is never handed on
- * again. A full queue drops.
+ * The one who gets it trusts nothing: the kernel must say that the sender is of our user, the
+ * address must be ours, and the packet passes the same checks as one from the network. It is never
+ * handed on again. A full queue drops.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -46,7 +46,8 @@ static socklen_t stray_name(struct sockaddr_un *out, uint64_t key)
 
 int vb_udp_stray_open(struct vb_udp *udp)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.u64 = VB_UDP_TAG(VB_UDP_EVENT_STRAY, 0)};
+	struct epoll_event event = {.events = EPOLLIN,
+				    .data.u64 = VB_UDP_TAG(VB_UDP_EVENT_STRAY, 0)};
 	struct sockaddr_un name;
 	socklen_t bytes = stray_name(&name, udp->steering.key);
 	int on = 1;

@@ -24,13 +24,14 @@
 
 #define CONTROL_BYTES 96
 
-/* --- joining --------------------------------------------------------------------------------------- */
+/* --- joining ---------------------------------------------------------------------------------- */
 
 static bool takes(const struct vb_udp *udp, const struct vb_udp_train *t, uint32_t bytes,
 		  uint32_t parts)
 {
-	return udp->gso && !t->closed && t->packets < VB_UDP_SEGMENTS && bytes <= t->segment_bytes &&
-	       t->bytes + bytes <= VB_UDP_TRAIN_BYTES && t->parts + parts <= VB_UDP_PARTS;
+	return udp->gso && !t->closed && t->packets < VB_UDP_SEGMENTS &&
+	       bytes <= t->segment_bytes && t->bytes + bytes <= VB_UDP_TRAIN_BYTES &&
+	       t->parts + parts <= VB_UDP_PARTS;
 }
 
 static struct vb_udp_train *open_train(struct vb_udp *udp, const struct vb_path *path, uint32_t qpn,
@@ -76,9 +77,10 @@ static struct vb_udp_train *train_for(struct vb_udp *udp, const struct vb_path *
 	return open_train(udp, path, qpn, bytes);
 }
 
-/* --- one packet ------------------------------------------------------------------------------------ */
+/* --- one packet ------------------------------------------------------------------------------- */
 
-/* add_own - own[own_bytes..+bytes) goes out next: as part of the piece before it where that ends there. */
+/* add_own - own[own_bytes..+bytes) goes out next: as part of the piece before it where that ends
+ * there. */
 static void add_own(struct vb_udp_train *t, uint32_t bytes)
 {
 	uint8_t *at = t->own + t->own_bytes;
@@ -185,7 +187,7 @@ int vb_udp_tx(struct vb_carrier *carrier, const struct vb_path *path, const stru
 	return 0;
 }
 
-/* --- sending ------------------------------------------------------------------------------------------ */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 static void put_control(struct msghdr *m, int level, int type, const void *value, size_t bytes)
 {
@@ -212,11 +214,12 @@ static void fill_message(struct msghdr *m, struct vb_udp_train *t, void *control
 			     .msg_iovlen = t->parts,
 			     .msg_control = control};
 	if (t->packets > 1)
-		put_control(m, IPPROTO_UDP, UDP_SEGMENT, &t->segment_bytes, sizeof(t->segment_bytes));
+		put_control(m, IPPROTO_UDP, UDP_SEGMENT, &t->segment_bytes,
+			    sizeof(t->segment_bytes));
 	if (r.traffic_class) {
 		value = r.traffic_class;
-		put_control(m, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TOS : IPV6_TCLASS, &value,
-			    sizeof(value));
+		put_control(m, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TOS : IPV6_TCLASS,
+			    &value, sizeof(value));
 	}
 	if (r.hop_limit != VB_UDP_DEFAULT_HOPS) {
 		value = r.hop_limit;
@@ -282,7 +285,8 @@ static bool hold(struct vb_udp *udp, unsigned int place, struct vb_udp_train *t)
 	return true;
 }
 
-/* set_blocked - fd -1: not any more. Who sleeps on the carrier's descriptor wakes when there is room. */
+/* set_blocked - fd -1: not any more. Who sleeps on the carrier's descriptor wakes when there is
+ * room. */
 static void set_blocked(struct vb_udp *udp, int fd)
 {
 	struct epoll_event event = {.events = EPOLLOUT, .data.u64 = VB_UDP_TAG(VB_UDP_EVENT_TX, 0)};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_steering.c - several processes share one address's port; each packet reaches the process whose slot
- * its QPN names, through joins, leaves and kill -9.
+ * test_steering.c - several processes share one address's port; each packet reaches the process
+ * whose slot its QPN names, through joins, leaves and kill -9.
  *
- * The processes report through a page that they share with the test. A process that got a packet for
- * another one says so at once (wrong), which must never happen.
+ * The processes report through a page that they share with the test. A process that got a packet
+ * for another one says so at once (wrong), which must never happen.
  */
 #define _GNU_SOURCE
 #include "udp_fixture.h"
@@ -131,8 +131,8 @@ static uint64_t got(unsigned int i)
 	return __atomic_load_n(&workers[i].got, __ATOMIC_RELAXED);
 }
 
-/* send_round - n packets to every live worker, as trains; returns when all arrived, or, where loss is
- * allowed, when none arrives any more. */
+/* send_round - n packets to every live worker, as trains; returns when all arrived, or, where loss
+ * is allowed, when none arrives any more. */
 static void send_round(struct host *from, const struct vb_path *path, uint32_t n, bool all)
 {
 	uint64_t before[WORKERS], until = test_now_ns() + (all ? PATIENCE_NS : 100000000u);
@@ -141,8 +141,8 @@ static void send_round(struct host *from, const struct vb_path *path, uint32_t n
 	for (unsigned int i = 0; i < WORKERS; i++) {
 		before[i] = got(i);
 		for (uint32_t k = 0; k < n && workers[i].pid; k++)
-			assert_int_equal(host_send(from, path, workers[i].slot << VB_SLOT_SHIFT | 3, k,
-						   "12345678", 8),
+			assert_int_equal(host_send(from, path, workers[i].slot << VB_SLOT_SHIFT | 3,
+						   k, "12345678", 8),
 					 0);
 	}
 	host_flush(from);
@@ -157,10 +157,11 @@ static void send_round(struct host *from, const struct vb_path *path, uint32_t n
 	}
 	for (unsigned int i = 0; all && !complete && i < WORKERS; i++) {
 		if (workers[i].pid)
-			print_error("worker %u slot %u: %llu of %u packets, %llu strays, %llu handed\n", i,
-				    workers[i].slot, (unsigned long long)(got(i) - before[i]), n,
-				    (unsigned long long)workers[i].strays,
-				    (unsigned long long)workers[i].handed);
+			print_error(
+				"worker %u slot %u: %llu of %u packets, %llu strays, %llu handed\n",
+				i, workers[i].slot, (unsigned long long)(got(i) - before[i]), n,
+				(unsigned long long)workers[i].strays,
+				(unsigned long long)workers[i].handed);
 	}
 	if (all && !complete)
 		fail_msg("packets are missing");
@@ -265,7 +266,8 @@ static void deaths_are_mended(void **state)
 /* Processes with different sets of addresses: each address is a group of its own. */
 static void addresses_are_groups_of_their_own(void **state)
 {
-	static const char *const both[] = {"127.7.2.8", "127.7.2.9"}, *const swapped[] = {"127.7.2.8"};
+	static const char *const both[] = {"127.7.2.8", "127.7.2.9"}, *const swapped[] = {
+									      "127.7.2.8"};
 	struct host *from = host_open("127.7.2.7");
 	struct in6_addr first = test_address(both[0]), second = test_address(both[1]);
 	struct vb_path path1 = host_path(from, &first), path2 = host_path(from, &second);
@@ -275,8 +277,8 @@ static void addresses_are_groups_of_their_own(void **state)
 	start_on(2, both, 2);
 	send_round(from, &path1, 10, true);
 	for (unsigned int i = 1; i <= 2; i++)
-		assert_int_equal(host_send(from, &path2, workers[i].slot << VB_SLOT_SHIFT | 3, 0, "12345678",
-					   8),
+		assert_int_equal(host_send(from, &path2, workers[i].slot << VB_SLOT_SHIFT | 3, 0,
+					   "12345678", 8),
 				 0);
 	host_flush(from);
 	kill_worker(0);
@@ -291,7 +293,8 @@ static void addresses_are_groups_of_their_own(void **state)
 static void a_wrong_table_is_put_right(void **state)
 {
 	struct host *from = host_open("127.7.2.10");
-	struct host *spoiler = host_open("127.7.2.11"); /* a member, to be able to write the table */
+	struct host *spoiler =
+		host_open("127.7.2.11"); /* a member, to be able to write the table */
 	struct vb_path path = host_path(from, &spoiler->address);
 	struct vb_registry_port *port = &spoiler->registry->shared->port[0];
 	struct vb_steering_group *g = &vb_udp_of(spoiler->carrier)->steering.group[0];
@@ -414,8 +417,8 @@ static void deaths_are_seen_without_traffic(void **state)
 	host_close(from);
 }
 
-/* The lock of the registry is held by a process that does not go on: packets travel all the same, and what
- * could not be mended is mended when the lock is free. */
+/* The lock of the registry is held by a process that does not go on: packets travel all the same,
+ * and what could not be mended is mended when the lock is free. */
 static void a_held_lock_stops_no_packets(void **state)
 {
 	struct host *h = host_open("127.7.2.20"), *from = host_open("127.7.2.21");
@@ -435,7 +438,8 @@ static void a_held_lock_stops_no_packets(void **state)
 	if (holder == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		vb_registry_drop_in_child(h->registry); /* a member of its own */
-		if (vb_registry_join(&registry, &h->address) == 0 && vb_registry_lock(registry) == 0)
+		if (vb_registry_join(&registry, &h->address) == 0 &&
+		    vb_registry_lock(registry) == 0)
 			(void)!write(held[1], "x", 1);
 		for (;;)
 			pause();
@@ -495,8 +499,9 @@ static void another_users_strays_are_refused(void **state)
 	size_t bytes = handed(data, b, host_qpn(b, 1));
 	pid_t child;
 
-	assert_int_equal(getsockname(vb_udp_of(b->carrier)->stray_fd, (struct sockaddr *)&name, &name_bytes),
-			 0);
+	assert_int_equal(
+		getsockname(vb_udp_of(b->carrier)->stray_fd, (struct sockaddr *)&name, &name_bytes),
+		0);
 	assert_int_equal(sendto(fd, data, bytes, 0, (struct sockaddr *)&name, name_bytes), bytes);
 	host_wait(b, 1);
 	assert_int_equal(host_counters(b).rx_handed, 1);
@@ -544,7 +549,8 @@ static void hostile_strays_are_refused(void **state)
 			memcpy(data + 24, &b->address, 16);
 			memcpy(data + 52, &qpn, 4);
 		}
-		assert_int_equal(sendto(fd, data, bytes, 0, (struct sockaddr *)&name, name_bytes), bytes);
+		assert_int_equal(sendto(fd, data, bytes, 0, (struct sockaddr *)&name, name_bytes),
+				 bytes);
 		if (n % 8 == 7)
 			host_settle(b);
 	}
@@ -559,7 +565,7 @@ static void hostile_strays_are_refused(void **state)
 	host_close(b);
 }
 
-/* A forked child closes what it inherited; the parent goes on, and its index goes when it leaves. */
+/* A forked child closes what it inherited, and the parent goes on. */
 static void a_forked_child_drops_all(void **state)
 {
 	struct host *from = host_open("127.7.2.15"), *b = host_open("127.7.2.16");

@@ -29,7 +29,8 @@ static void every_size_arrives_unchanged(void **state)
 	assert_false(path.own_segment);
 	assert_true(path.window >= 65536);
 	for (size_t bytes = 0; bytes <= 4096; bytes += bytes < 300 ? 1 : 173) {
-		assert_int_equal(host_send(a, &path, qpn, (uint32_t)bytes, pattern + bytes, bytes), 0);
+		assert_int_equal(host_send(a, &path, qpn, (uint32_t)bytes, pattern + bytes, bytes),
+				 0);
 		host_flush(a);
 		host_wait(b, ++sent);
 		assert_int_equal(b->headers.psn, bytes);
@@ -75,7 +76,8 @@ static void trains_arrive_in_order(void **state)
 		b->packets = 0;
 		b->test = &bytes;
 		for (; n < 100; n++)
-			assert_int_equal(host_send(a, &path, host_qpn(b, 1), n, pattern + n, bytes), 0);
+			assert_int_equal(host_send(a, &path, host_qpn(b, 1), n, pattern + n, bytes),
+					 0);
 		if (bytes > 4)
 			assert_int_equal(host_send(a, &path, host_qpn(b, 1), n, pattern + n, 4), 0);
 		host_flush(a);
@@ -89,7 +91,8 @@ static void trains_arrive_in_order(void **state)
 	host_close(b);
 }
 
-/* More packets than a batch holds, of several paths and QPs in turn: nothing is lost or reordered in a QP. */
+/* More packets than a batch holds, of several paths and QPs in turn: nothing is lost or reordered
+ * in a QP. */
 static uint32_t next_psn[3];
 
 static void check_each_qp(struct host *h)
@@ -109,7 +112,9 @@ static void queue_pairs_take_turns(void **state)
 
 	for (uint32_t q = 0; q < 3; q++) {
 		next_psn[q] = 0;
-		assert_int_equal(vb_udp_route(a->carrier, &path[q], &a->address, &b->address, 0, q, 0, 0), 0);
+		assert_int_equal(
+			vb_udp_route(a->carrier, &path[q], &a->address, &b->address, 0, q, 0, 0),
+			0);
 	}
 	b->on_packet = check_each_qp;
 	for (uint32_t n = 0; n < 300; n++) {
@@ -143,7 +148,8 @@ static void payload_is_gathered(void **state)
 			parts[i] = (struct iovec){pattern + bytes, n};
 			bytes += n;
 		}
-		assert_int_equal(host_send_parts(a, &path, SEND_ONLY, host_qpn(b, 5), 0, parts, 32), 0);
+		assert_int_equal(host_send_parts(a, &path, SEND_ONLY, host_qpn(b, 5), 0, parts, 32),
+				 0);
 		host_flush(a);
 		host_wait(b, round);
 		assert_int_equal(b->payload_bytes, bytes);
@@ -163,7 +169,8 @@ static void many_pieces_and_packets(void **state)
 	for (int i = 0; i < 30; i++)
 		parts[i] = (struct iovec){pattern + i * 20, 20};
 	for (int i = 0; i < 60; i++)
-		assert_int_equal(host_send_parts(a, &path, SEND_ONLY, host_qpn(b, 5), 0, parts, 30), 0);
+		assert_int_equal(host_send_parts(a, &path, SEND_ONLY, host_qpn(b, 5), 0, parts, 30),
+				 0);
 	host_flush(a);
 	host_wait(b, 60);
 	assert_int_equal(b->payload_bytes, 600);
@@ -176,13 +183,16 @@ static void wrong_requests_are_refused(void **state)
 {
 	struct host *a = host_open("127.7.1.11"), *b = host_open("127.7.1.12");
 	struct vb_path path = host_path(a, &b->address), other = {0};
-	struct in6_addr six = test_address("::1"), none = {0}, mapped_none = test_address("0.0.0.0");
+	struct in6_addr six = test_address("::1"), none = {0},
+			mapped_none = test_address("0.0.0.0");
 	struct iovec part = {pattern, 70000};
 
 	assert_int_equal(host_send_parts(a, &path, 0xff, host_qpn(b, 1), 0, NULL, 0), -EINVAL);
-	assert_int_equal(host_send_parts(a, &path, SEND_ONLY, host_qpn(b, 1), 0, &part, 1), -EMSGSIZE);
+	assert_int_equal(host_send_parts(a, &path, SEND_ONLY, host_qpn(b, 1), 0, &part, 1),
+			 -EMSGSIZE);
 	assert_int_equal(host_send(b, &path, host_qpn(b, 1), 0, pattern, 8), -EINVAL);
-	assert_int_equal(vb_udp_route(a->carrier, &other, &b->address, &a->address, 0, 0, 0, 0), -EINVAL);
+	assert_int_equal(vb_udp_route(a->carrier, &other, &b->address, &a->address, 0, 0, 0, 0),
+			 -EINVAL);
 	assert_int_equal(vb_udp_route(a->carrier, &other, &a->address, &six, 0, 0, 0, 0), -EINVAL);
 	assert_int_equal(vb_udp_route(a->carrier, &other, &a->address, &none, 0, 0, 0, 0), -EINVAL);
 	assert_int_equal(vb_udp_route(a->carrier, &other, &a->address, &mapped_none, 0, 0, 0, 0),
@@ -201,7 +211,8 @@ static void traffic_class_and_hops_are_told(void **state)
 	host_wait(b, 1);
 	assert_int_equal(b->rx.traffic_class, 0);
 	assert_int_equal(b->rx.hop_limit, 64);
-	assert_int_equal(vb_udp_route(a->carrier, &path, &a->address, &b->address, 0, 0, 0x68, 7), 0);
+	assert_int_equal(vb_udp_route(a->carrier, &path, &a->address, &b->address, 0, 0, 0x68, 7),
+			 0);
 	assert_int_equal(host_send(a, &path, host_qpn(b, 1), 0, pattern, 8), 0);
 	host_flush(a);
 	host_wait(b, 2);
@@ -225,7 +236,8 @@ static void a_host_reaches_itself_over_ipv6(void **state)
 	assert_memory_equal(a->payload, pattern, 4096);
 	assert_memory_equal(&a->rx.src, &a->address, 16);
 	assert_int_equal(a->rx.hop_limit, 64);
-	assert_int_equal(vb_udp_route(a->carrier, &path, &a->address, &a->address, 0, 0, 0x68, 7), 0);
+	assert_int_equal(vb_udp_route(a->carrier, &path, &a->address, &a->address, 0, 0, 0x68, 7),
+			 0);
 	assert_int_equal(host_send(a, &path, host_qpn(a, 1), 0, pattern, 8), 0);
 	host_flush(a);
 	host_wait(a, 41);
@@ -235,7 +247,7 @@ static void a_host_reaches_itself_over_ipv6(void **state)
 	host_close(a);
 }
 
-/* --- what others may send --------------------------------------------------------------------------- */
+/* --- what others may send --------------------------------------------------------------------- */
 
 struct raw {
 	int fd;
@@ -291,7 +303,8 @@ static void a_bad_icrc_is_dropped_and_counted(void **state)
 
 	raw_send(&r, packet, bytes);
 	host_wait(b, 1);
-	/* One bit anywhere but in the byte that the ICRC does not cover. QPN bits would lead elsewhere. */
+	/* One bit anywhere but in the byte that the ICRC does not cover. QPN bits would lead
+	 * elsewhere. */
 	for (size_t bit = 0; bit < bytes * 8; bit++) {
 		if (bit / 8 >= 4 && bit / 8 <= 7)
 			continue;
@@ -314,7 +327,8 @@ static void a_bad_icrc_is_dropped_and_counted(void **state)
 	host_close(b);
 }
 
-/* A peer whose identifications count up from somewhere: the first is solved for, the others expected. */
+/* A peer whose identifications count up from somewhere: the first is solved for, the others
+ * expected. */
 static void counting_identifications_are_followed(void **state)
 {
 	struct host *b = host_open("127.7.1.23");
@@ -355,8 +369,9 @@ static void short_packets_are_dropped_and_counted(void **state)
 	host_close(b);
 }
 
-/* Random bytes of every length, also for QPNs of probes, of other slots and of ours; as single datagrams
- * and as trains: nothing is delivered, all is counted, and a good packet still arrives. */
+/* Random bytes of every length, also for QPNs of probes, of other slots and of ours; as single
+ * datagrams and as trains: nothing is delivered, all is counted, and a good packet still arrives.
+ */
 static void garbage_is_dropped(void **state)
 {
 	struct host *b = host_open("127.7.1.27");
@@ -419,7 +434,7 @@ static void packets_for_nobody_are_counted(void **state)
 	host_close(b);
 }
 
-/* --- readiness -------------------------------------------------------------------------------------- */
+/* --- readiness -------------------------------------------------------------------------------- */
 
 static void the_descriptor_tells_of_packets(void **state)
 {

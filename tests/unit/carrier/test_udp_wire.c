@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_udp_wire.c - what a wire would carry, captured behind a device that cuts trains apart itself, and
- * what happens when a socket has no room.
+ * test_udp_wire.c - what a wire would carry, captured behind a device that cuts trains apart
+ * itself, and what happens when a socket has no room.
  *
- * In a network namespace that the test makes (as an ordinary user: with a user namespace around it), one
- * end of a veth pair sends to a neighbour that does not exist, and a packet socket listens at the other.
- * The ICRC is computed here bit by bit from the bytes of the frame, IP header and all. Where namespaces are
- * forbidden the tests are skipped.
+ * In a network namespace that the test makes (as an ordinary user: with a user namespace around
+ * it), one end of a veth pair sends to a neighbour that does not exist, and a packet socket listens
+ * at the other. The ICRC is computed here bit by bit from the bytes of the frame, IP header and
+ * all. Where namespaces are forbidden the tests are skipped.
  */
 #define _GNU_SOURCE
 #include "udp_fixture.h"
@@ -80,12 +80,13 @@ static int make_network(void **state)
 
 	for (size_t i = 0; i < sizeof(pattern); i++)
 		pattern[i] = (uint8_t)(i * 2654435761u >> 13);
-	have_namespace = enter_namespace() && run("link set lo up") &&
-			 run("link add near type veth peer name far") &&
-			 run("addr add 10.77.0.1/24 dev near") &&
-			 run("addr add fd00::1/64 dev near nodad") && run("link set near mtu 9000 up") &&
-			 run("link set far mtu 9000 up") &&
-			 run("link set near gso_max_segs 1"); /* the kernel cuts before the device */
+	have_namespace =
+		enter_namespace() && run("link set lo up") &&
+		run("link add near type veth peer name far") &&
+		run("addr add 10.77.0.1/24 dev near") &&
+		run("addr add fd00::1/64 dev near nodad") && run("link set near mtu 9000 up") &&
+		run("link set far mtu 9000 up") &&
+		run("link set near gso_max_segs 1"); /* the kernel cuts before the device */
 	if (!have_namespace)
 		return 0;
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -100,12 +101,12 @@ static void add_neighbour(const char *address)
 	char line[200];
 
 	snprintf(line, sizeof(line),
-		 "neigh replace %s lladdr %02x:%02x:%02x:%02x:%02x:%02x dev near nud permanent", address,
-		 far_mac[0], far_mac[1], far_mac[2], far_mac[3], far_mac[4], far_mac[5]);
+		 "neigh replace %s lladdr %02x:%02x:%02x:%02x:%02x:%02x dev near nud permanent",
+		 address, far_mac[0], far_mac[1], far_mac[2], far_mac[3], far_mac[4], far_mac[5]);
 	assert_true(run(line));
 }
 
-/* --- the capture ------------------------------------------------------------------------------------- */
+/* --- the capture ------------------------------------------------------------------------------ */
 
 static int capture_open(void)
 {
@@ -130,11 +131,14 @@ static size_t next_frame(int fd, uint8_t frame[16384], size_t *bytes)
 		n = recv(fd, frame, 16384, 0);
 		assert_true(n > 0);
 		*bytes = (size_t)n;
-		if (n > 42 && frame[12] == 0x08 && frame[13] == 0x00 && frame[14 + 9] == IPPROTO_UDP)
+		if (n > 42 && frame[12] == 0x08 && frame[13] == 0x00 &&
+		    frame[14 + 9] == IPPROTO_UDP)
 			udp = 14 + 20;
-		else if (n > 62 && frame[12] == 0x86 && frame[13] == 0xdd && frame[14 + 6] == IPPROTO_UDP)
+		else if (n > 62 && frame[12] == 0x86 && frame[13] == 0xdd &&
+			 frame[14 + 6] == IPPROTO_UDP)
 			udp = 14 + 40;
-		if (udp && frame[udp + 2] == VB_ROCE_PORT >> 8 && frame[udp + 3] == (VB_ROCE_PORT & 0xff))
+		if (udp && frame[udp + 2] == VB_ROCE_PORT >> 8 &&
+		    frame[udp + 3] == (VB_ROCE_PORT & 0xff))
 			return udp;
 	}
 }
@@ -168,8 +172,8 @@ static uint32_t icrc_of_frame(const uint8_t *frame, size_t bytes, size_t udp)
 	return ~crc_bit_by_bit(crc_bit_by_bit(0xffffffffu, ones, 8), ip, bytes - 14 - 4);
 }
 
-static void check_frame(const uint8_t *frame, size_t bytes, size_t udp, uint32_t psn, uint32_t ip_id,
-			size_t payload_bytes)
+static void check_frame(const uint8_t *frame, size_t bytes, size_t udp, uint32_t psn,
+			uint32_t ip_id, size_t payload_bytes)
 {
 	const uint8_t *bth = frame + udp + 8;
 
@@ -187,7 +191,7 @@ static void check_frame(const uint8_t *frame, size_t bytes, size_t udp, uint32_t
 	assert_int_equal(vb_icrc_load(frame + bytes - 4), icrc_of_frame(frame, bytes, udp));
 }
 
-/* --- tests --------------------------------------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static void check_trains(const char *near, const char *far)
 {
@@ -242,8 +246,8 @@ static void trains_on_the_wire_ipv6(void **state)
 	check_trains("fd00::1", "fd00::2");
 }
 
-/* The neighbour does not answer, so that packets wait in the kernel and fill the socket. What was taken
- * before is neither lost nor looked at again in the program's memory. */
+/* The neighbour does not answer, so that packets wait in the kernel and fill the socket. What was
+ * taken before is neither lost nor looked at again in the program's memory. */
 static void a_full_socket_is_waited_for(void **state)
 {
 	static uint8_t payload[40][4096], frame[16384];
@@ -264,8 +268,9 @@ static void a_full_socket_is_waited_for(void **state)
 		int sender = vb_udp_of(a->carrier)->address[0].tx_fd[p];
 
 		if (sender >= 0)
-			assert_int_equal(setsockopt(sender, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)),
-					 0);
+			assert_int_equal(
+				setsockopt(sender, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)),
+				0);
 	}
 	for (; taken < 40 && err == 0; taken += err == 0) {
 		memcpy(payload[taken], pattern + taken, 4096);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * udp_fixture.h - a host of one process for the tests of the UDP carrier: a registry slot, a carrier, and
- * what it delivered.
+ * udp_fixture.h - a host of one process for the tests of the UDP carrier: a registry slot, a
+ * carrier, and what it delivered.
  *
  * Every test takes addresses of its own in 127.7.0.0/16: the port is shared per address.
  */
@@ -25,7 +25,8 @@
 #include "carrier/udp_private.h"
 #include "wire/icrc.h"
 
-#define PATIENCE_NS 20000000000ull /* longer than anything takes; nothing waits that long when all is well */
+#define PATIENCE_NS                                                                                \
+	20000000000ull /* longer than anything takes; nothing waits that long when all is well */
 
 struct host {
 	struct vb_registry *registry;
@@ -124,7 +125,8 @@ static inline void host_wait(struct host *h, uint64_t packets)
 	}
 }
 
-/* host_settle - polls until the socket has nothing more: what was sent over loopback is there already. */
+/* host_settle - polls until the socket has nothing more: what was sent over loopback is there
+ * already. */
 static inline void host_settle(struct host *h)
 {
 	bool room = false;
@@ -153,7 +155,8 @@ static inline struct vb_path host_path(struct host *from, const struct in6_addr 
 static inline int host_send_parts(struct host *from, const struct vb_path *path, uint8_t opcode,
 				  uint32_t qpn, uint32_t psn, const struct iovec *parts, int n)
 {
-	struct vb_headers headers = {.opcode = opcode, .pkey = VB_DEFAULT_PKEY, .qpn = qpn, .psn = psn};
+	struct vb_headers headers = {
+		.opcode = opcode, .pkey = VB_DEFAULT_PKEY, .qpn = qpn, .psn = psn};
 	struct vb_tx tx = {.headers = &headers, .payload = parts, .payload_parts = n};
 
 	for (int i = 0; i < n; i++)
@@ -162,13 +165,13 @@ static inline int host_send_parts(struct host *from, const struct vb_path *path,
 	return from->carrier->ops->tx(from->carrier, path, &tx);
 }
 
-static inline int host_send(struct host *from, const struct vb_path *path, uint32_t qpn, uint32_t psn,
-			    const void *payload, size_t bytes)
+static inline int host_send(struct host *from, const struct vb_path *path, uint32_t qpn,
+			    uint32_t psn, const void *payload, size_t bytes)
 {
 	struct iovec part = {(void *)(uintptr_t)payload, bytes};
 
-	return host_send_parts(from, path, vb_opcode(VB_TRANSPORT_UC, VB_OP_SEND_ONLY), qpn, psn, &part,
-			       1);
+	return host_send_parts(from, path, vb_opcode(VB_TRANSPORT_UC, VB_OP_SEND_ONLY), qpn, psn,
+			       &part, 1);
 }
 
 static inline void host_flush(struct host *from)
