@@ -8,12 +8,13 @@
 
 #define GRH 40u
 
-/* --- bytes ------------------------------------------------------------------------------------------- */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 void vb_pattern_fill(const struct vb_end *end, uint32_t op, uint8_t *out, uint32_t length)
 {
 	uint64_t base = (end->world->net.sim.seed ^ (uint64_t)(end->index + 1) << 48 ^
-			 (uint64_t)(op + 1) << 24) * 0x9e3779b97f4a7c15u;
+			 (uint64_t)(op + 1) << 24) *
+			0x9e3779b97f4a7c15u;
 
 	for (uint32_t k = 0; k < length; k += 8) {
 		uint64_t x = base + k * 0xd1342543de82ef95u;
@@ -58,7 +59,7 @@ static bool slot_is(struct vb_world *world, const uint8_t *slot, uint32_t slot_b
 	return !memcmp(world->scratch2, slot, slot_bytes);
 }
 
-/* --- what an op is ------------------------------------------------------------------------------------ */
+/* --- what an op is ---------------------------------------------------------------------------- */
 
 static bool consumes(const struct vb_op *op)
 {
@@ -101,8 +102,6 @@ static const char *type_name(const struct vb_end *end)
 	return end->conn->type == VB_QPT_RC ? "RC" : end->conn->type == VB_QPT_UC ? "UC" : "UD";
 }
 
-#define FAIL(end, ...) fail_at(end, __VA_ARGS__)
-
 static void fail_at(const struct vb_end *end, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
@@ -118,7 +117,7 @@ static void fail_at(const struct vb_end *end, const char *format, ...)
 		    'A' + end->node->index, text);
 }
 
-/* --- completions of send requests ---------------------------------------------------------------------- */
+/* --- completions of send requests ------------------------------------------------------------- */
 
 static bool responder_error(const struct vb_world *world)
 {
@@ -185,8 +184,8 @@ static void check_cause(struct vb_end *end, const struct vb_op *op, uint32_t ind
 		break;
 	}
 	if (!right)
-		FAIL(end, "request %u (opcode %d, length %u) failed with status %u, wanted %u", index,
-		     op->opcode, op->length, status, op->wanted);
+		fail_at(end, "request %u (opcode %d, length %u) failed with status %u, wanted %u",
+			index, op->opcode, op->length, status, op->wanted);
 	if (!end->conn->broken)
 		world->stats.broken++;
 	vb_world_give_up(end->conn);
@@ -199,7 +198,7 @@ static void check_read(struct vb_end *end, const struct vb_op *op, uint32_t inde
 
 	end->peer->reads_out[op->region_slot]--;
 	if (!slot_is(end->world, slot, end->slot_bytes, op->piece, op->pieces, want, op->length))
-		FAIL(end, "READ %u of %u bytes brought something else", index, op->length);
+		fail_at(end, "READ %u of %u bytes brought something else", index, op->length);
 }
 
 static void check_atomic(struct vb_end *end, const struct vb_op *op, uint32_t index)
@@ -209,10 +208,10 @@ static void check_atomic(struct vb_end *end, const struct vb_op *op, uint32_t in
 
 	memcpy(&got, slot + op->piece[0].offset, 8);
 	if (!op->shared_counter && got != op->old)
-		FAIL(end, "atomic %u returned %" PRIx64 ", %" PRIx64 " was there", index, got,
-		     op->old);
+		fail_at(end, "atomic %u returned %" PRIx64 ", %" PRIx64 " was there", index, got,
+			op->old);
 	if (!slot_is(end->world, slot, end->slot_bytes, op->piece, op->pieces, (uint8_t *)&got, 8))
-		FAIL(end, "atomic %u wrote beside its result", index);
+		fail_at(end, "atomic %u wrote beside its result", index);
 }
 
 static void succeed(struct vb_end *end, uint32_t index)
@@ -221,7 +220,7 @@ static void succeed(struct vb_end *end, uint32_t index)
 
 	end->done = index + 1;
 	if (op->wanted != VB_WC_SUCCESS) {
-		FAIL(end, "request %u succeeded, wanted status %u", index, op->wanted);
+		fail_at(end, "request %u succeeded, wanted status %u", index, op->wanted);
 		return;
 	}
 	op->succeeded = true;
@@ -237,26 +236,26 @@ static void check_send(struct vb_end *end, const struct vb_cqe *cqe)
 	const struct vb_op *op = &end->ops[index];
 
 	if (cqe->wr_id >> 32 != end->index + 1 || index < end->done || index >= end->posted) {
-		FAIL(end, "completion of wr_id %" PRIx64 ", %u to %u are open", cqe->wr_id, end->done,
-		     end->posted);
+		fail_at(end, "completion of wr_id %" PRIx64 ", %u to %u are open", cqe->wr_id,
+			end->done, end->posted);
 		return;
 	}
 	/* Those before it were silent: they succeeded, unsignalled. */
 	while (end->done < index && !end->world->net.sim.failed) {
 		if (end->sig_all || (end->ops[end->done].flags & VB_SEND_SIGNALED) ||
 		    end->phase != VB_PHASE_GOOD) {
-			FAIL(end, "request %u did not complete before %u", end->done, index);
+			fail_at(end, "request %u did not complete before %u", end->done, index);
 			return;
 		}
 		succeed(end, end->done);
 	}
 	if (cqe->opcode != wc_opcode(op))
-		FAIL(end, "request %u completed as opcode %u", index, cqe->opcode);
+		fail_at(end, "request %u completed as opcode %u", index, cqe->opcode);
 	if (cqe->status == VB_WC_SUCCESS) {
 		if (end->phase != VB_PHASE_GOOD)
-			FAIL(end, "request %u succeeded behind an error", index);
+			fail_at(end, "request %u succeeded behind an error", index);
 		if (!end->sig_all && !(op->flags & VB_SEND_SIGNALED))
-			FAIL(end, "request %u completed unasked", index);
+			fail_at(end, "request %u completed unasked", index);
 		succeed(end, index);
 		return;
 	}
@@ -264,19 +263,19 @@ static void check_send(struct vb_end *end, const struct vb_cqe *cqe)
 		check_cause(end, op, index, cqe->status);
 		end->phase = VB_PHASE_FLUSH;
 	} else if (cqe->status != VB_WC_WR_FLUSH_ERR) {
-		FAIL(end, "request %u behind an error has status %u", index, cqe->status);
+		fail_at(end, "request %u behind an error has status %u", index, cqe->status);
 	}
 	end->done = index + 1;
 }
 
-/* --- completions of receive requests ------------------------------------------------------------------- */
+/* --- completions of receive requests ---------------------------------------------------------- */
 
 /* The parts of the region that the peer's requests up to this one wrote are there. */
 static void check_visible(struct vb_end *end, uint32_t index)
 {
 	for (uint32_t s = 0; s <= VB_REGION_SLOTS; s++) {
-		uint32_t offset = s < VB_REGION_SLOTS ?
-					  VB_REGION_WORDS * 8 + s * end->region_slot_bytes : 0;
+		uint32_t offset =
+			s < VB_REGION_SLOTS ? VB_REGION_WORDS * 8 + s * end->region_slot_bytes : 0;
 		uint32_t bytes = s < VB_REGION_SLOTS ? end->region_slot_bytes : VB_REGION_WORDS * 8;
 		uint32_t writer = end->last_writer[s];
 
@@ -284,8 +283,8 @@ static void check_visible(struct vb_end *end, uint32_t index)
 			continue;
 		end->looked_at[s] = writer;
 		if (memcmp(end->region + offset, end->shadow + offset, bytes) != 0)
-			FAIL(end, "the write of request %u is not visible behind message %u",
-			     writer - 1, index);
+			fail_at(end, "the write of request %u is not visible behind message %u",
+				writer - 1, index);
 	}
 }
 
@@ -313,7 +312,8 @@ static bool matches(struct vb_end *end, const struct vb_recv *recv, const uint8_
 		if (memcmp(end->region + op->offset, world->scratch2, op->length) != 0)
 			return false;
 	}
-	/* RC: nothing behind the message. UC may have begun another message in this buffer and lost it. */
+	/* RC: nothing behind the message. UC may have begun another message in this buffer and lost
+	 * it. */
 	if (end->conn->type != VB_QPT_UC)
 		have = length + skip;
 	return slot_is(world, slot, end->pool->slot_bytes, recv->piece, recv->pieces, data, have);
@@ -329,7 +329,7 @@ static void check_grh(struct vb_end *end, const struct vb_recv *recv, const uint
 	if (!IN6_IS_ADDR_V4MAPPED(&from->gid)) {
 		if (grh[0] >> 4 != 6 || memcmp(grh + 8, &from->gid, 16) != 0 ||
 		    memcmp(grh + 24, &end->node->gid, 16) != 0)
-			FAIL(end, "the GRH of a message is wrong");
+			fail_at(end, "the GRH of a message is wrong");
 		return;
 	}
 	for (uint32_t i = 20; i < GRH; i += 2)
@@ -338,7 +338,7 @@ static void check_grh(struct vb_end *end, const struct vb_recv *recv, const uint
 	sum = (sum & 0xffff) + (sum >> 16);
 	if (grh[20] != 0x45 || sum != 0xffff || memcmp(grh + 32, from->gid.s6_addr + 12, 4) != 0 ||
 	    memcmp(grh + 36, end->node->gid.s6_addr + 12, 4) != 0)
-		FAIL(end, "the IPv4 header before a message is wrong (sum %x)", sum);
+		fail_at(end, "the IPv4 header before a message is wrong (sum %x)", sum);
 }
 
 /* UD: any of the peer's, once if one is left, else a copy that the wire made. */
@@ -369,9 +369,11 @@ static uint32_t find_next(struct vb_end *end, const struct vb_recv *recv, const 
 		if (end->conn->type == VB_QPT_RC) {
 			const struct vb_op *op = &end->peer->ops[i];
 
-			FAIL(end,
-			     "message %u (opcode %d, length %u) arrived changed: opcode %u, %u bytes, flags %x",
-			     i, op->opcode, op->length, cqe->opcode, cqe->byte_len, cqe->wc_flags);
+			fail_at(end,
+				"message %u (opcode %d, length %u) arrived changed: opcode %u, %u "
+				"bytes, flags %x",
+				i, op->opcode, op->length, cqe->opcode, cqe->byte_len,
+				cqe->wc_flags);
 			break;
 		}
 	}
@@ -385,13 +387,13 @@ static void check_message(struct vb_end *end, const struct vb_recv *recv, const 
 	uint32_t index = ud ? find_datagram(end, recv, slot, cqe) : find_next(end, recv, slot, cqe);
 
 	if (index == UINT32_MAX) {
-		FAIL(end, "a message of %u bytes arrived that nobody sent", cqe->byte_len);
+		fail_at(end, "a message of %u bytes arrived that nobody sent", cqe->byte_len);
 		return;
 	}
 	vb_sim_say(&end->world->net.sim, "%c end %u got message %u", 'A' + end->node->index,
 		   end->index, index);
 	if (cqe->src_qpn != end->peer->qp->qpn)
-		FAIL(end, "message %u came from QP %x", index, cqe->src_qpn);
+		fail_at(end, "message %u came from QP %x", index, cqe->src_qpn);
 	end->world->stats.messages++;
 	end->received++;
 	end->next_op = index + 1;
@@ -411,27 +413,27 @@ static void check_recv(struct vb_end *end, const struct vb_cqe *cqe)
 
 	if (slot >= pool->depth || recv->state != VB_RECV_POSTED || recv->wr_id != cqe->wr_id ||
 	    (pool->end && pool->order[pool->taken % pool->depth] != slot)) {
-		FAIL(end, "receive completion of wr_id %" PRIx64 " out of turn", cqe->wr_id);
+		fail_at(end, "receive completion of wr_id %" PRIx64 " out of turn", cqe->wr_id);
 		return;
 	}
 	pool->taken++;
 	recv->state = VB_RECV_FREE;
 	if (cqe->status == VB_WC_SUCCESS) {
 		if (end->recv_flushing || end->recv_failed)
-			FAIL(end, "a message arrived behind the error");
+			fail_at(end, "a message arrived behind the error");
 		check_message(end, recv, pool->memory + slot * (size_t)pool->slot_bytes, cqe);
 		vb_workload_recv_later(pool, slot);
 		return;
 	}
 	if (end->qp->state != VB_QPS_ERR)
-		FAIL(end, "receive status %u in state %d", cqe->status, end->qp->state);
+		fail_at(end, "receive status %u in state %d", cqe->status, end->qp->state);
 	if (cqe->status == VB_WC_LOC_LEN_ERR && world->victim == end->peer && !end->recv_failed &&
 	    world->mischief == VB_MISCHIEF_TOO_LONG) {
 		end->recv_failed = true;
 	} else if (cqe->status == VB_WC_WR_FLUSH_ERR) {
 		end->recv_flushing = true;
 	} else {
-		FAIL(end, "receive completion with status %u", cqe->status);
+		fail_at(end, "receive completion with status %u", cqe->status);
 	}
 	if (pool->srq)
 		vb_workload_recv_later(pool, slot); /* others use it still */
@@ -456,7 +458,7 @@ void vb_check_completion(struct vb_world *world, struct vb_node *node, const str
 	}
 }
 
-/* --- the end ------------------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static const struct vb_end *end_at(const struct vb_world *world, uint32_t i)
 {
@@ -491,10 +493,11 @@ void vb_check_stuck(struct vb_world *world)
 		const struct vb_end *end = end_at(world, i);
 
 		if (is_unfinished(end))
-			FAIL(end,
-			     "does not finish: %u of %u posted, %u done, peer got %u of %u messages, state %d, events %" PRIu64,
-			     end->posted, end->op_count, end->done, end->peer->received,
-			     end->consumers, end->qp->state, world->net.sim.events);
+			fail_at(end,
+				"does not finish: %u of %u posted, %u done, peer got %u of %u "
+				"messages, state %d, events %" PRIu64,
+				end->posted, end->op_count, end->done, end->peer->received,
+				end->consumers, end->qp->state, world->net.sim.events);
 	}
 	vb_sim_fail(&world->net.sim, "the network does not come to rest");
 }
@@ -518,8 +521,8 @@ static bool byte_may_be(struct vb_world *world, const struct vb_end *end, uint8_
 			if (op->succeeded)
 				memcpy(sure + op->offset, world->scratch2, op->length);
 			for (uint32_t k = 0; k < op->length && !op->succeeded; k++)
-				maybe[op->offset + k] |= world->scratch2[k] ==
-							 end->region[op->offset + k];
+				maybe[op->offset + k] |=
+					world->scratch2[k] == end->region[op->offset + k];
 		} else if (is_atomic(op) && op->succeeded) {
 			memcpy(&word, sure + op->offset, 8);
 			if (op->opcode == VB_WR_ATOMIC_FETCH_AND_ADD)
@@ -544,8 +547,8 @@ static void check_region(struct vb_world *world, const struct vb_end *end)
 
 	switch (end->conn->type) {
 	case VB_QPT_RC:
-		right = end->conn->broken ? byte_may_be(world, end, maybe) :
-					    !memcmp(end->region, end->shadow, end->region_bytes);
+		right = end->conn->broken ? byte_may_be(world, end, maybe)
+					  : !memcmp(end->region, end->shadow, end->region_bytes);
 		break;
 	case VB_QPT_UC: /* its requests succeed when they are sent, and may be lost */
 		memcpy(maybe, end->first, end->region_bytes);
@@ -562,7 +565,7 @@ static void check_region(struct vb_world *world, const struct vb_end *end)
 		break;
 	}
 	if (!right)
-		FAIL(end, "the region does not hold what was written into it");
+		fail_at(end, "the region does not hold what was written into it");
 }
 
 static void check_deliveries(struct vb_world *world, const struct vb_end *end)
@@ -577,13 +580,13 @@ static void check_deliveries(struct vb_world *world, const struct vb_end *end)
 			world->counter_unsure[end->peer->node->index] = true;
 		copies += op->deliveries > 1 ? op->deliveries - 1 : 0;
 		if (op->deliveries > 1 && end->conn->type != VB_QPT_UD)
-			FAIL(end, "message %u arrived %u times", i, op->deliveries);
+			fail_at(end, "message %u arrived %u times", i, op->deliveries);
 		if (op->succeeded && consumes(op) && !op->deliveries &&
 		    end->conn->type == VB_QPT_RC && !end->peer->node->dead)
-			FAIL(end, "message %u succeeded and never arrived", i);
+			fail_at(end, "message %u succeeded and never arrived", i);
 	}
 	if (copies > link->count.duplicated)
-		FAIL(end, "more copies than the wire made");
+		fail_at(end, "more copies than the wire made");
 }
 
 void vb_check_end(struct vb_world *world)
@@ -611,12 +614,12 @@ void vb_check_flushed(struct vb_world *world)
 		if (end->node->dead)
 			continue;
 		if (end->qp->state != VB_QPS_ERR || end->done != end->posted)
-			FAIL(end, "%u of %u requests completed", end->done, end->posted);
+			fail_at(end, "%u of %u requests completed", end->done, end->posted);
 		if (end->pool->end && end->pool->taken != end->pool->posted)
-			FAIL(end, "%u of %u receive requests completed", end->pool->taken,
-			     end->pool->posted);
+			fail_at(end, "%u of %u receive requests completed", end->pool->taken,
+				end->pool->posted);
 		if (end->pool->srq && !end->last_wqe)
-			FAIL(end, "LAST_WQE_REACHED is missing");
+			fail_at(end, "LAST_WQE_REACHED is missing");
 	}
 	for (uint32_t i = 0; i < world->cq_count; i++)
 		if (world->poller[i].cq->overrun)

@@ -60,7 +60,7 @@ static enum vb_verdict ask_filter(struct vb_link *link, const struct vb_sim_pack
 void vb_link_send(struct vb_link *link, struct vb_sim_packet *packet)
 {
 	struct vb_sim *sim = link->sim;
-	const struct vb_link_faults none = { 0 };
+	const struct vb_link_faults none = {0};
 	const struct vb_link_faults *faults = link->faulty ? &link->faults : &none;
 	enum vb_verdict verdict = ask_filter(link, packet);
 	uint64_t start = VB_MAX(link->busy_until_ns, sim->now_ns), at;

@@ -6,10 +6,10 @@
  *                                          |                 |
  *                                          overflow          loss, bit error, duplicate, reorder
  *
- * A packet is the bytes of a UDP payload (BTH to ICRC) with the addresses of its IP header. The queue
- * is kept as the time until which the wire is busy. A reordered packet takes a longer way and is
- * overtaken; a duplicate arrives a second time some time later. Faults can be switched off in the
- * middle; packets under way keep the fate that they drew.
+ * A packet is the bytes of a UDP payload (BTH to ICRC) with the addresses of its IP header. The
+ * queue is kept as the time until which the wire is busy. A reordered packet takes a longer way and
+ * is overtaken; a duplicate arrives a second time some time later. Faults can be switched off in
+ * the middle; packets under way keep the fate that they drew.
  */
 #ifndef VB_SIM_LINK_H
 #define VB_SIM_LINK_H
@@ -42,14 +42,14 @@ enum vb_verdict { VB_PASS, VB_DROP, VB_DUPLICATE, VB_CORRUPT };
 struct vb_link {
 	struct vb_sim *sim;
 	struct vb_node *from, *to;
-	uint64_t rate;	      /* bits a second; 0: no limit */
+	uint64_t rate; /* bits a second; 0: no limit */
 	uint64_t delay_ns;
-	uint64_t queue_ns;    /* a packet that would wait longer is dropped; 0: no limit */
+	uint64_t queue_ns; /* a packet that would wait longer is dropped; 0: no limit */
 	struct vb_link_faults faults;
-	bool faulty;	      /* faults are on */
-	bool cut;	      /* nothing passes */
+	bool faulty; /* faults are on */
+	bool cut;    /* nothing passes */
 	uint64_t busy_until_ns;
-	uint32_t in_flight;   /* packets that will be delivered */
+	uint32_t in_flight; /* packets that will be delivered */
 	/* filter - a scenario's own choice for a packet; NULL: all pass. */
 	enum vb_verdict (*filter)(void *env, struct vb_link *link, const struct vb_headers *h,
 				  uint32_t payload_bytes);

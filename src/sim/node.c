@@ -19,7 +19,7 @@ static void check(const struct vb_node *node)
 		vb_qp_check(node->qps[i]);
 }
 
-/* --- packets ------------------------------------------------------------------------------------ */
+/* --- packets ---------------------------------------------------------------------------------- */
 
 static uint32_t icrc_of(const struct vb_sim_packet *packet)
 {
@@ -91,18 +91,17 @@ static struct vb_sim_packet *encode(const struct vb_path *path, const struct vb_
 	int used;
 
 	VB_ASSERT(packet);
-	*packet = (struct vb_sim_packet){ .src = path->sgid,
-					  .dst = path->dgid,
-					  .src_port = (uint16_t)path->word[0],
-					  .hop_limit = 64 };
+	*packet = (struct vb_sim_packet){.src = path->sgid,
+					 .dst = path->dgid,
+					 .src_port = (uint16_t)path->word[0],
+					 .hop_limit = 64};
 	used = vb_headers_encode(tx->headers, packet->bytes, VB_HEADERS_MAX);
 	VB_ASSERT(used > 0);
 	at = (uint32_t)used;
 	for (int i = 0; i < tx->payload_parts; i++) {
 		VB_ASSERT(at - (uint32_t)used + tx->payload[i].iov_len <= tx->payload_bytes);
 		if (tx->payload[i].iov_len)
-			memcpy(packet->bytes + at, tx->payload[i].iov_base,
-			       tx->payload[i].iov_len);
+			memcpy(packet->bytes + at, tx->payload[i].iov_base, tx->payload[i].iov_len);
 		at += (uint32_t)tx->payload[i].iov_len;
 	}
 	VB_ASSERT(at - (uint32_t)used == tx->payload_bytes);
@@ -158,7 +157,7 @@ void vb_node_deliver(struct vb_node *node, const struct vb_sim_packet *packet)
 	vb_node_kick(node);
 }
 
-/* --- the other operations of a NIC -------------------------------------------------------------- */
+/* --- the other operations of a NIC ------------------------------------------------------------ */
 
 static bool peer_takes_direct(const struct vb_qp *qp, const struct vb_qp *peer, uint32_t right)
 {
@@ -173,10 +172,10 @@ static ssize_t direct(void *env, const struct vb_qp *qp, enum vb_direction direc
 {
 	struct vb_node *node = env, *peer = qp->path.peer;
 	struct vb_sim *sim = &node->net->sim;
-	uint32_t right = direction == VB_DIRECT_WRITE ? VB_ACCESS_REMOTE_WRITE :
-							VB_ACCESS_REMOTE_READ;
+	uint32_t right =
+		direction == VB_DIRECT_WRITE ? VB_ACCESS_REMOTE_WRITE : VB_ACCESS_REMOTE_READ;
 	struct vb_qp *target = vb_nic_find_qp(peer->nic, qp->attr.dest_qpn);
-	struct vb_reason reason = { 0 };
+	struct vb_reason reason = {0};
 	uint32_t moved = 0, limit;
 	uint8_t *remote;
 
@@ -264,7 +263,7 @@ static uint32_t random32(void *env)
 	return (uint32_t)(vb_rng_next(&node->net->sim.rng) >> 32);
 }
 
-/* --- running ------------------------------------------------------------------------------------ */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static void run(void *object, uint64_t word, void *data)
 {
@@ -330,7 +329,7 @@ void vb_node_unwatch(struct vb_node *node, struct vb_qp *qp)
 			node->qps[i] = node->qps[--node->qp_count];
 }
 
-/* --- the network -------------------------------------------------------------------------------- */
+/* --- the network ------------------------------------------------------------------------------ */
 
 static const struct vb_nic_ops ops = {
 	.tx = tx,
@@ -344,7 +343,7 @@ static const struct vb_nic_ops ops = {
 
 static struct in6_addr gid_of(uint32_t index, bool ipv6)
 {
-	struct in6_addr gid = { 0 };
+	struct in6_addr gid = {0};
 
 	if (ipv6) {
 		gid.s6_addr[0] = 0xfd;

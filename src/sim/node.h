@@ -2,9 +2,9 @@
 /*
  * node.h - NICs on a simulated network.
  *
- * A node is one core NIC with what it asks of its surroundings: packets go as bytes with an ICRC over
- * a link, so that a bit error is found and dropped as a real carrier does; paths are found by GID;
- * random numbers come from the seed; now and then the carrier has no room (-EAGAIN) and the
+ * A node is one core NIC with what it asks of its surroundings: packets go as bytes with an ICRC
+ * over a link, so that a bit error is found and dropped as a real carrier does; paths are found by
+ * GID; random numbers come from the seed; now and then the carrier has no room (-EAGAIN) and the
  * initiator's own copy (vb_nic_ops.direct) is refused or moves only a part.
  *
  * The NIC runs some time after something happened to it, and at its deadline. After each entry into
@@ -31,16 +31,16 @@ struct vb_node {
 	uint32_t index;
 	struct in6_addr gid;
 	struct vb_nic *nic;
-	bool dead;		 /* its process was killed: nothing comes out of it */
-	uint64_t wake_ns;	 /* when it runs next; VB_NEVER */
+	bool dead;	  /* its process was killed: nothing comes out of it */
+	uint64_t wake_ns; /* when it runs next; VB_NEVER */
 	bool unblock_waits;
 	struct vb_qp *qps[VB_NODE_QPS]; /* to check */
 	uint32_t qp_count;
-	int paths;		 /* resolved and not yet released */
+	int paths; /* resolved and not yet released */
 	/* habits */
-	uint64_t run_delay_ns;	 /* it runs at most so much later */
-	uint32_t again_ppm;	 /* tx: -EAGAIN */
-	uint32_t refuse_ppm;	 /* direct: refused */
+	uint64_t run_delay_ns; /* it runs at most so much later */
+	uint32_t again_ppm;    /* tx: -EAGAIN */
+	uint32_t refuse_ppm;   /* direct: refused */
 	/* who wants to know; called inside the NIC, must not call back into it */
 	void *env;
 	void (*on_event)(void *env, struct vb_node *node, const struct vb_event *event);
@@ -66,7 +66,8 @@ struct vb_net {
 	struct vb_way ways[VB_NET_NODES][VB_NET_NODES];	  /* [lower index][higher index] */
 };
 
-/* vb_net_init - nodes with addresses (IPv6 or IPv4) on links of 10 Gbit/s and 5 us without faults. */
+/* vb_net_init - nodes with addresses (IPv6 or IPv4) on links of 10 Gbit/s and 5 us without faults.
+ */
 void vb_net_init(struct vb_net *net, uint64_t seed, uint32_t node_count, bool ipv6,
 		 const struct vb_nic_config *config);
 /* vb_net_finish - destroys the NICs; all objects in them are gone already. */

@@ -78,7 +78,7 @@ static bool before(const struct vb_sim_event *a, const struct vb_sim_event *b)
 void vb_sim_at(struct vb_sim *sim, uint64_t at_ns, vb_sim_fn run, void *object, uint64_t word,
 	       void *data)
 {
-	struct vb_sim_event event = { at_ns, sim->order++, run, object, word, data };
+	struct vb_sim_event event = {at_ns, sim->order++, run, object, word, data};
 	uint32_t i;
 
 	VB_ASSERT(at_ns >= sim->now_ns);
@@ -130,7 +130,7 @@ uint64_t vb_sim_next(const struct vb_sim *sim)
 
 void vb_sim_mix(struct vb_sim *sim, uint32_t kind, uint64_t a, uint64_t b)
 {
-	const uint64_t words[] = { sim->now_ns, kind, a, b };
+	const uint64_t words[] = {sim->now_ns, kind, a, b};
 
 	for (unsigned int i = 0; i < VB_ARRAY_SIZE(words); i++) {
 		sim->hash ^= words[i];

@@ -35,7 +35,8 @@ uint64_t vb_rng_between(struct vb_rng *rng, uint64_t low, uint64_t high);
 /* vb_rng_chance - true so many times in a million. Draws nothing when per_million is 0. */
 bool vb_rng_chance(struct vb_rng *rng, uint32_t per_million);
 
-/* vb_sim_fn - what an event does. word and data are those given to vb_sim_at; data is freed afterwards. */
+/* vb_sim_fn - what an event does. word and data are those given to vb_sim_at; data is freed
+ * afterwards. */
 typedef void (*vb_sim_fn)(void *object, uint64_t word, void *data);
 
 struct vb_sim_event {

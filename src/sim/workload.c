@@ -30,7 +30,7 @@ static bool is_read(enum vb_wr_opcode opcode)
 	return opcode == VB_WR_RDMA_READ;
 }
 
-/* --- buffers --------------------------------------------------------------------------------------- */
+/* --- buffers ---------------------------------------------------------------------------------- */
 
 /* Cuts length bytes into pieces with gaps between them, within a slot. Returns how many. */
 static uint32_t carve(struct vb_rng *rng, uint32_t length, uint32_t most, struct vb_piece *piece)
@@ -53,15 +53,15 @@ static void make_sges(struct vb_rng *rng, struct vb_mr *const mr[2], uint64_t sl
 	for (uint32_t i = 0; i < pieces; i++) {
 		const struct vb_mr *one = mr[vb_rng_below(rng, 2)];
 
-		sges[i] = (struct vb_sge){ one->iova + slot_offset + piece[i].offset,
-					   piece[i].length, one->lkey };
+		sges[i] = (struct vb_sge){one->iova + slot_offset + piece[i].offset,
+					  piece[i].length, one->lkey};
 		/* No bytes, no key: whatever stands there must not matter. */
 		if (!piece[i].length && vb_rng_chance(rng, 500000))
 			sges[i].lkey = (uint32_t)vb_rng_next(rng);
 	}
 }
 
-/* --- receive requests ------------------------------------------------------------------------------ */
+/* --- receive requests ------------------------------------------------------------------------- */
 
 static void post_recv(void *object, uint64_t slot, void *data)
 {
@@ -69,7 +69,7 @@ static void post_recv(void *object, uint64_t slot, void *data)
 	struct vb_recv *recv = &pool->recv[slot];
 	struct vb_rng *rng = rng_of(pool->world);
 	struct vb_sge sges[VB_END_SGES];
-	struct vb_recv_wr wr = { .sges = sges };
+	struct vb_recv_wr wr = {.sges = sges};
 	int r;
 
 	if (pool->node->dead || !pool->left || (pool->end && pool->end->recv_flushing))
@@ -98,7 +98,7 @@ void vb_workload_recv_later(struct vb_pool *pool, uint32_t slot)
 		  slot, NULL);
 }
 
-/* --- send requests --------------------------------------------------------------------------------- */
+/* --- send requests ---------------------------------------------------------------------------- */
 
 static enum vb_wr_opcode draw_opcode(struct vb_rng *rng, const struct vb_end *end)
 {
@@ -221,8 +221,8 @@ static bool spoil(struct vb_end *end, struct vb_op *op, uint32_t index)
 		op->length = VB_MAX(op->length, 1u);
 		op->wanted = VB_WC_REM_ACCESS_ERR;
 		op->offset = range ? end->peer->region_bytes - op->length + 1 +
-					     vb_rng_below(rng, op->length) :
-				     0;
+					     vb_rng_below(rng, op->length)
+				   : 0;
 		return true;
 	}
 	if (is_mischief(end, index, VB_MISCHIEF_LKEY)) {
@@ -271,7 +271,8 @@ static void make_op(struct vb_end *end, struct vb_op *op, uint32_t index)
 	if (!spoil(end, op, index)) {
 		if (is_atomic(op->opcode))
 			aim_atomic(end, op, index);
-		else if (end->conn->type == VB_QPT_RC && (is_write(op->opcode) || is_read(op->opcode)))
+		else if (end->conn->type == VB_QPT_RC &&
+			 (is_write(op->opcode) || is_read(op->opcode)))
 			aim_rc(end, op, index);
 		else if (is_write(op->opcode))
 			aim_uc(end, op);
@@ -357,7 +358,7 @@ static int post(struct vb_end *end, struct vb_op *op, uint32_t index)
 /* A queue that is full takes nothing more, and says so. */
 static void post_too_many(struct vb_end *end)
 {
-	struct vb_send_wr wr = { .opcode = VB_WR_SEND };
+	struct vb_send_wr wr = {.opcode = VB_WR_SEND};
 	int r;
 
 	if (end->qp->cap.max_send_wr != end->posted - end->done)
@@ -411,7 +412,7 @@ void vb_workload_post_later(struct vb_end *end)
 		  NULL);
 }
 
-/* --- polling ----------------------------------------------------------------------------------------- */
+/* --- polling ---------------------------------------------------------------------------------- */
 
 /* A queue that is made larger or smaller loses nothing. */
 static void resize_sometimes(struct vb_poller *poller)
@@ -447,8 +448,8 @@ static void poll(void *object, uint64_t word, void *data)
 	}
 	if (poller->by_event)
 		return;
-	poller->interval_ns = sum ? poller->patience_ns :
-				    VB_MIN(2 * poller->interval_ns, (uint64_t)POLL_LONGEST_NS);
+	poller->interval_ns = sum ? poller->patience_ns
+				  : VB_MIN(2 * poller->interval_ns, (uint64_t)POLL_LONGEST_NS);
 	vb_workload_poll_later(poller, poller->interval_ns);
 }
 
@@ -469,7 +470,7 @@ static void on_cq_event(void *env, struct vb_node *node, struct vb_cq *cq)
 	vb_workload_poll_later(poller, vb_rng_between(rng_of(env), 0, poller->patience_ns));
 }
 
-/* --- states ------------------------------------------------------------------------------------------ */
+/* --- states ----------------------------------------------------------------------------------- */
 
 static void modify(struct vb_end *end, struct vb_qp_attr *attr, uint32_t mask)
 {
@@ -491,8 +492,9 @@ static void to_init(struct vb_end *end)
 	};
 	bool ud = end->conn->type == VB_QPT_UD;
 
-	modify(end, &attr, VB_QP_STATE | VB_QP_PKEY_INDEX | VB_QP_PORT |
-				   (ud ? VB_QP_QKEY : VB_QP_ACCESS_FLAGS));
+	modify(end, &attr,
+	       VB_QP_STATE | VB_QP_PKEY_INDEX | VB_QP_PORT |
+		       (ud ? VB_QP_QKEY : VB_QP_ACCESS_FLAGS));
 }
 
 static void to_rts(void *object, uint64_t word, void *data)
@@ -524,12 +526,12 @@ static void to_rtr(void *object, uint64_t word, void *data)
 	struct vb_sim *sim = &end->world->net.sim;
 	struct vb_qp_attr attr = {
 		.qp_state = VB_QPS_RTR,
-		.ah = { .dgid = peer->node->gid, .is_global = true, .port_num = 1, .hop_limit = 64 },
+		.ah = {.dgid = peer->node->gid, .is_global = true, .port_num = 1, .hop_limit = 64},
 		.path_mtu = (enum vb_mtu)end->conn->path_mtu,
 		.dest_qpn = peer->qp->qpn,
 		.rq_psn = peer->psn,
-		.max_dest_rd_atomic = (uint8_t)vb_rng_between(&sim->rng, peer->rd_atomic,
-							      VB_MAX_RD_ATOMIC),
+		.max_dest_rd_atomic =
+			(uint8_t)vb_rng_between(&sim->rng, peer->rd_atomic, VB_MAX_RD_ATOMIC),
 		.min_rnr_timer = (uint8_t)end->rnr_timer,
 	};
 	uint32_t mask = VB_QP_STATE;
@@ -546,15 +548,17 @@ static void to_rtr(void *object, uint64_t word, void *data)
 	}
 	if (end->qp->state == VB_QPS_INIT)
 		modify(end, &attr, mask);
-	vb_sim_at(sim, sim->now_ns + (vb_rng_chance(&sim->rng, 200000) ?
-					      vb_rng_between(&sim->rng, 0, 3000000) : 0),
+	vb_sim_at(sim,
+		  sim->now_ns + (vb_rng_chance(&sim->rng, 200000)
+					 ? vb_rng_between(&sim->rng, 0, 3000000)
+					 : 0),
 		  to_rts, end, 0, NULL);
 }
 
 static void resume(void *object, uint64_t word, void *data)
 {
 	struct vb_end *end = object;
-	struct vb_qp_attr attr = { .qp_state = VB_QPS_RTS };
+	struct vb_qp_attr attr = {.qp_state = VB_QPS_RTS};
 
 	if (!end->node->dead && end->qp->state == VB_QPS_SQD)
 		modify(end, &attr, VB_QP_STATE);
@@ -563,7 +567,7 @@ static void resume(void *object, uint64_t word, void *data)
 static void drain(void *object, uint64_t word, void *data)
 {
 	struct vb_end *end = object;
-	struct vb_qp_attr attr = { .qp_state = VB_QPS_SQD, .en_sqd_async_notify = true };
+	struct vb_qp_attr attr = {.qp_state = VB_QPS_SQD, .en_sqd_async_notify = true};
 
 	if (!end->node->dead && end->qp->state == VB_QPS_RTS)
 		modify(end, &attr, VB_QP_STATE | VB_QP_EN_SQD_ASYNC_NOTIFY);
@@ -576,7 +580,8 @@ static bool may_fail_as_responder(const struct vb_end *end)
 
 	return world->victim && world->victim->peer == end &&
 	       (world->mischief == VB_MISCHIEF_RKEY || world->mischief == VB_MISCHIEF_RANGE ||
-		world->mischief == VB_MISCHIEF_ALIGNMENT || world->mischief == VB_MISCHIEF_TOO_LONG);
+		world->mischief == VB_MISCHIEF_ALIGNMENT ||
+		world->mischief == VB_MISCHIEF_TOO_LONG);
 }
 
 static void on_event(void *env, struct vb_node *node, const struct vb_event *event)
@@ -600,7 +605,8 @@ static void on_event(void *env, struct vb_node *node, const struct vb_event *eve
 	case VB_EVENT_QP_REQ_ERR:
 	case VB_EVENT_QP_ACCESS_ERR:
 		if (!may_fail_as_responder(end))
-			vb_sim_fail(sim, "end %u: event %d without a cause", end->index, event->type);
+			vb_sim_fail(sim, "end %u: event %d without a cause", end->index,
+				    event->type);
 		break;
 	case VB_EVENT_COMM_EST:
 	case VB_EVENT_PORT_ACTIVE:
@@ -614,13 +620,13 @@ static void on_event(void *env, struct vb_node *node, const struct vb_event *eve
 	}
 }
 
-/* --- mischief that is not a request -------------------------------------------------------------------- */
+/* --- mischief that is not a request ----------------------------------------------------------- */
 
 static void strike(void *object, uint64_t word, void *data)
 {
 	struct vb_world *world = object;
 	struct vb_end *victim = world->victim;
-	struct vb_qp_attr attr = { .qp_state = VB_QPS_ERR };
+	struct vb_qp_attr attr = {.qp_state = VB_QPS_ERR};
 	struct vb_node *node = victim->peer->node;
 
 	if (world->mischief == VB_MISCHIEF_SET_ERROR) {
@@ -644,8 +650,9 @@ static void start_mischief(struct vb_world *world)
 	if (world->mischief == VB_MISCHIEF_NO_RECEIVE)
 		world->victim->peer->pool->left = vb_rng_below(&sim->rng, 20);
 	if (world->mischief == VB_MISCHIEF_SET_ERROR || world->mischief == VB_MISCHIEF_KILL)
-		vb_sim_at(sim, vb_rng_between(&sim->rng, 0, vb_rng_chance(&sim->rng, 700000) ?
-								   200000 : 10000000),
+		vb_sim_at(sim,
+			  vb_rng_between(&sim->rng, 0,
+					 vb_rng_chance(&sim->rng, 700000) ? 200000 : 10000000),
 			  strike, world, 0, NULL);
 }
 

@@ -15,10 +15,11 @@
 
 #define ARENA_BYTES (48u << 20)
 #define SCRATCH_BYTES (1u << 20)
-#define SLOT_BUDGET (96u << 10)	 /* bytes of one queue's buffers, so that a seed stays small */
+#define SLOT_BUDGET (96u << 10) /* bytes of one queue's buffers, so that a seed stays small */
 #define REGION_UC_BYTES (96u << 10)
 #define EVENTS_MAX 4000000u
-#define QUIET_NS 100000000000u	 /* after faults stop: 100 s of virtual time must do for everything */
+#define QUIET_NS 100000000000u /* after faults stop: 100 s of virtual time must do for everything  \
+				*/
 #define GIVE_UP_NS 6000000000u
 #define GRH 40u
 
@@ -35,7 +36,7 @@ static uint32_t pick(struct vb_rng *rng, const uint32_t *from, uint32_t count)
 const char *vb_mischief_name(enum vb_mischief mischief)
 {
 	static const char *const names[VB_MISCHIEF_COUNT] = {
-		"none",	    "rkey",	"range",	"lkey",	    "alignment",
+		"none",	    "rkey",	  "range",	  "lkey",	 "alignment",
 		"too long", "no receive", "set to error", "node killed",
 	};
 
@@ -73,11 +74,11 @@ static void *take(struct vb_world *world, size_t bytes)
 	return at;
 }
 
-/* --- nodes and links ----------------------------------------------------------------------------- */
+/* --- nodes and links -------------------------------------------------------------------------- */
 
 static struct vb_link_faults draw_faults(struct vb_rng *rng, bool harsh)
 {
-	struct vb_link_faults faults = { .reorder_ns = vb_rng_between(rng, 100, 60000) };
+	struct vb_link_faults faults = {.reorder_ns = vb_rng_between(rng, 100, 60000)};
 	uint32_t most = harsh ? 200000 : 20000;
 
 	if (vb_rng_chance(rng, 700000))
@@ -93,7 +94,7 @@ static struct vb_link_faults draw_faults(struct vb_rng *rng, bool harsh)
 
 static void draw_link(struct vb_world *world, struct vb_link *link)
 {
-	static const uint32_t mbits[] = { 0, 100000, 10000, 10000, 1000 };
+	static const uint32_t mbits[] = {0, 100000, 10000, 10000, 1000};
 	struct vb_rng *rng = rng_of(world);
 
 	link->rate = pick(rng, mbits, VB_ARRAY_SIZE(mbits)) * 1000000ull;
@@ -108,7 +109,7 @@ static void draw_link(struct vb_world *world, struct vb_link *link)
 
 static void draw_way(struct vb_world *world, struct vb_way *way)
 {
-	static const uint32_t segments[] = { 256, 512, 1200, 4096, 8192, 16384 };
+	static const uint32_t segments[] = {256, 512, 1200, 4096, 8192, 16384};
 	struct vb_rng *rng = rng_of(world);
 
 	way->segment_max = VB_MAX_PATH_MTU;
@@ -123,21 +124,24 @@ static void draw_node(struct vb_world *world, struct vb_node *node)
 {
 	struct vb_rng *rng = rng_of(world);
 
-	node->run_delay_ns = vb_rng_chance(rng, 300000) ? 0 :
-			     vb_rng_between(rng, 1, vb_rng_chance(rng, 100000) ? 100000 : 4000);
+	node->run_delay_ns =
+		vb_rng_chance(rng, 300000)
+			? 0
+			: vb_rng_between(rng, 1, vb_rng_chance(rng, 100000) ? 100000 : 4000);
 	node->again_ppm = vb_rng_chance(rng, 300000) ? vb_rng_below(rng, 200000) : 0;
 	node->refuse_ppm = vb_rng_chance(rng, 500000) ? vb_rng_below(rng, VB_MILLION) : 0;
 }
 
 static void draw_net(struct vb_world *world, uint64_t seed, bool trace)
 {
-	struct vb_nic_config config = { 0 };
+	struct vb_nic_config config = {0};
 	struct vb_rng early;
 	uint32_t nodes;
 	bool ipv6;
 
 	vb_rng_seed(&early, ~seed);
-	nodes = 1 + (vb_rng_chance(&early, 900000) ? 1 : 0) + (vb_rng_chance(&early, 300000) ? 1 : 0);
+	nodes = 1 + (vb_rng_chance(&early, 900000) ? 1 : 0) +
+		(vb_rng_chance(&early, 300000) ? 1 : 0);
 	ipv6 = vb_rng_chance(&early, 300000);
 	config.equal_keys = vb_rng_chance(&early, 100000);
 	config.ack_timeout_min_ns = vb_rng_chance(&early, 200000) ? 20000000 : 0;
@@ -156,7 +160,7 @@ static void draw_net(struct vb_world *world, uint64_t seed, bool trace)
 	}
 }
 
-/* --- connections: what they are like ------------------------------------------------------------- */
+/* --- connections: what they are like ---------------------------------------------------------- */
 
 static void draw_weights(struct vb_rng *rng, struct vb_end *end)
 {
@@ -180,7 +184,7 @@ static uint32_t draw_depth(struct vb_rng *rng, uint32_t slot_bytes)
 
 static void draw_end(struct vb_world *world, struct vb_conn *conn, struct vb_end *end)
 {
-	static const uint64_t gaps[] = { 0, 1000, 20000, 500000 };
+	static const uint64_t gaps[] = {0, 1000, 20000, 500000};
 	struct vb_rng *rng = rng_of(world);
 
 	end->world = world;
@@ -194,32 +198,33 @@ static void draw_end(struct vb_world *world, struct vb_conn *conn, struct vb_end
 	end->gap_ns = gaps[vb_rng_below(rng, VB_ARRAY_SIZE(gaps))];
 	end->op_count = vb_rng_chance(rng, 150000) ? 0 : (uint32_t)vb_rng_between(rng, 1, 60);
 	draw_weights(rng, end);
-	end->psn = vb_rng_chance(rng, 500000) ? vb_psn_add(0, -vb_rng_below(rng, 40)) :
-						(uint32_t)vb_rng_next(rng) & VB_PSN_MASK;
+	end->psn = vb_rng_chance(rng, 500000) ? vb_psn_add(0, -vb_rng_below(rng, 40))
+					      : (uint32_t)vb_rng_next(rng) & VB_PSN_MASK;
 	end->rnr_timer = vb_rng_chance(rng, 20000) ? 0 : (uint32_t)vb_rng_between(rng, 1, 16);
 	end->timeout = (uint32_t)vb_rng_between(rng, 12, 15);
 	end->retry_cnt = 7;
 	end->rnr_retry = 7;
 	end->rd_atomic = (uint32_t)vb_rng_between(rng, 1, VB_MAX_RD_ATOMIC);
 	end->region_slot_bytes = (conn->max_length + 64 + 7) & ~7u;
-	end->region_bytes = conn->type == VB_QPT_UC ?
-				    REGION_UC_BYTES :
-				    VB_REGION_WORDS * 8 + VB_REGION_SLOTS * end->region_slot_bytes +
-					    VB_REGION_GUARD;
+	end->region_bytes = conn->type == VB_QPT_UC
+				    ? REGION_UC_BYTES
+				    : VB_REGION_WORDS * 8 +
+					      VB_REGION_SLOTS * end->region_slot_bytes +
+					      VB_REGION_GUARD;
 }
 
 static void draw_conn(struct vb_world *world, uint32_t index)
 {
-	static const enum vb_qp_type types[] = { VB_QPT_RC, VB_QPT_RC, VB_QPT_RC, VB_QPT_UC,
-						 VB_QPT_UD };
+	static const enum vb_qp_type types[] = {VB_QPT_RC, VB_QPT_RC, VB_QPT_RC, VB_QPT_UC,
+						VB_QPT_UD};
 	struct vb_conn *conn = &world->conn[index];
 	struct vb_rng *rng = rng_of(world);
 	uint32_t a = vb_rng_below(rng, world->net.node_count), b;
 	const struct vb_way *way;
 
-	b = world->net.node_count > 1 && !vb_rng_chance(rng, 100000) ?
-		    (a + 1 + vb_rng_below(rng, world->net.node_count - 1)) % world->net.node_count :
-		    a;
+	b = world->net.node_count > 1 && !vb_rng_chance(rng, 100000)
+		    ? (a + 1 + vb_rng_below(rng, world->net.node_count - 1)) % world->net.node_count
+		    : a;
 	conn->index = index;
 	conn->type = types[vb_rng_below(rng, VB_ARRAY_SIZE(types))];
 	way = vb_net_way(&world->net, a, b);
@@ -265,7 +270,7 @@ static void draw_mischief(struct vb_world *world)
 		end->rnr_retry = vb_rng_below(rng, 4);
 }
 
-/* --- objects --------------------------------------------------------------------------------------- */
+/* --- objects ---------------------------------------------------------------------------------- */
 
 static struct vb_mr *register_memory(struct vb_world *world, struct vb_node *node, uint8_t *at,
 				     uint64_t bytes, uint32_t access)
@@ -288,8 +293,10 @@ static void make_pool(struct vb_world *world, struct vb_pool *pool, struct vb_no
 	pool->slot_bytes = length + (VB_END_SGES + 1) * 16;
 	pool->sges = (uint32_t)vb_rng_between(rng, 1, VB_END_SGES);
 	pool->depth = draw_depth(rng, pool->slot_bytes);
-	pool->late_ns = vb_rng_chance(rng, 400000) ? 0 :
-			vb_rng_between(rng, 1, vb_rng_chance(rng, 300000) ? 5000000 : 50000);
+	pool->late_ns =
+		vb_rng_chance(rng, 400000)
+			? 0
+			: vb_rng_between(rng, 1, vb_rng_chance(rng, 300000) ? 5000000 : 50000);
 	pool->left = UINT32_MAX;
 	pool->memory = take(world, pool->depth * (size_t)pool->slot_bytes);
 	for (uint32_t i = 0; i < 2; i++)
@@ -398,7 +405,7 @@ static void make_qp(struct vb_world *world, struct vb_end *end, struct vb_poller
 
 static void make_objects(struct vb_world *world)
 {
-	struct vb_poller *shared[VB_NET_NODES] = { 0 };
+	struct vb_poller *shared[VB_NET_NODES] = {0};
 
 	for (uint32_t i = 0; i < world->net.node_count; i++) {
 		struct vb_node *node = &world->net.nodes[i];
@@ -464,11 +471,11 @@ struct vb_end *vb_world_find_end(struct vb_world *world, const struct vb_node *n
 	return NULL;
 }
 
-/* --- broken connections ------------------------------------------------------------------------------ */
+/* --- broken connections ----------------------------------------------------------------------- */
 
 static void set_to_error(struct vb_end *end)
 {
-	const struct vb_qp_attr attr = { .qp_state = VB_QPS_ERR };
+	const struct vb_qp_attr attr = {.qp_state = VB_QPS_ERR};
 
 	if (end->node->dead)
 		return;
@@ -496,7 +503,7 @@ void vb_world_give_up(struct vb_conn *conn)
 	vb_sim_at(sim, sim->now_ns + GIVE_UP_NS, tear_down, conn, 0, NULL);
 }
 
-/* --- the run --------------------------------------------------------------------------------------- */
+/* --- the run ---------------------------------------------------------------------------------- */
 
 static void faults_stop(void *object, uint64_t word, void *data)
 {

@@ -15,10 +15,10 @@
  * fence where the two touch the same slot of the region.
  *
  * What is checked: every request completes once, in order, with its own wr_id and the right status;
- * messages arrive once, in order and unchanged (RC), as an ordered part of what was sent (UC), whole
- * and not more often than sent and duplicated (UD); nothing beside the data is touched; queues take
- * as many requests as they promised and not one more; sums of atomics are exact; once faults stop
- * everything ends within a bounded time, and nothing is left behind.
+ * messages arrive once, in order and unchanged (RC), as an ordered part of what was sent (UC),
+ * whole and not more often than sent and duplicated (UD); nothing beside the data is touched;
+ * queues take as many requests as they promised and not one more; sums of atomics are exact; once
+ * faults stop everything ends within a bounded time, and nothing is left behind.
  */
 #ifndef VB_SIM_WORLD_H
 #define VB_SIM_WORLD_H
@@ -34,12 +34,12 @@
 #define VB_WORLD_ENDS (2 * VB_WORLD_CONNS)
 #define VB_WORLD_CQS (2 * VB_WORLD_ENDS + VB_NET_NODES)
 #define VB_END_SGES 6
-#define VB_END_DEPTH 64	    /* slots of a queue at most */
+#define VB_END_DEPTH 64					 /* slots of a queue at most */
 #define VB_WORLD_CQES (2 * VB_WORLD_ENDS * VB_END_DEPTH) /* more than can ever wait */
 #define VB_REGION_SLOTS 8
-#define VB_REGION_WORDS 8   /* atomic words at the region's beginning */
-#define VB_REGION_GUARD 64  /* bytes at its end that nobody may touch */
-#define VB_FILL 0xee	    /* of memory that holds nothing yet */
+#define VB_REGION_WORDS 8  /* atomic words at the region's beginning */
+#define VB_REGION_GUARD 64 /* bytes at its end that nobody may touch */
+#define VB_FILL 0xee	   /* of memory that holds nothing yet */
 
 struct vb_world;
 struct vb_end;
@@ -53,16 +53,16 @@ struct vb_piece {
 struct vb_op {
 	enum vb_wr_opcode opcode;
 	uint32_t flags, length, imm;
-	uint32_t slot;		 /* of the end's send memory */
+	uint32_t slot; /* of the end's send memory */
 	uint32_t pieces;
 	struct vb_piece piece[VB_END_SGES];
-	uint32_t offset;	 /* in the peer's region */
-	uint32_t region_slot;	 /* VB_REGION_SLOTS: the atomic words */
-	bool shared_counter;	 /* atomics: on the node's counter, not in the region */
+	uint32_t offset;	     /* in the peer's region */
+	uint32_t region_slot;	     /* VB_REGION_SLOTS: the atomic words */
+	bool shared_counter;	     /* atomics: on the node's counter, not in the region */
 	uint64_t compare, swap, old; /* atomics; old: what must be returned */
-	uint8_t wanted;		 /* enum vb_status that it must get when the connection lives */
+	uint8_t wanted;		     /* enum vb_status that it must get when the connection lives */
 	bool succeeded;
-	uint32_t deliveries;	 /* receive completions that it caused */
+	uint32_t deliveries; /* receive completions that it caused */
 };
 
 enum vb_recv_state { VB_RECV_FREE, VB_RECV_POSTED };
@@ -80,11 +80,11 @@ struct vb_recv {
 struct vb_pool {
 	struct vb_world *world;
 	struct vb_node *node;
-	struct vb_end *end;	/* whose own queue it is */
-	struct vb_srq *srq;	/* or the SRQ */
+	struct vb_end *end; /* whose own queue it is */
+	struct vb_srq *srq; /* or the SRQ */
 	uint32_t depth, length, slot_bytes, sges;
-	uint32_t left;		/* requests that will still be posted */
-	uint64_t late_ns;	/* a free buffer is posted at most so much later */
+	uint32_t left;	  /* requests that will still be posted */
+	uint64_t late_ns; /* a free buffer is posted at most so much later */
 	uint64_t generation;
 	uint8_t *memory;
 	struct vb_mr *mr[2];
@@ -97,7 +97,7 @@ struct vb_poller {
 	struct vb_world *world;
 	struct vb_node *node;
 	struct vb_cq *cq;
-	bool by_event;	      /* sleeps until the CQ's event */
+	bool by_event; /* sleeps until the CQ's event */
 	bool scheduled;
 	uint64_t interval_ns; /* grows while nothing comes */
 	uint64_t patience_ns; /* first interval */
@@ -130,7 +130,7 @@ struct vb_end {
 	struct vb_mr *mr[2];
 	/* what the peer sends: the next of its ops that may be delivered here */
 	uint32_t next_op, received;
-	uint32_t consumers;	/* messages of its own posted so far that use a receive request */
+	uint32_t consumers; /* messages of its own posted so far that use a receive request */
 	bool recv_flushing, recv_failed, last_wqe;
 	/* region */
 	uint8_t *region, *shadow, *first; /* as it is, must be, was */
@@ -146,7 +146,7 @@ struct vb_conn {
 	enum vb_qp_type type;
 	uint32_t index, path_mtu, mtu, max_length;
 	struct vb_end end[2];
-	bool broken;	  /* an error was seen or made: it is going to be torn down */
+	bool broken; /* an error was seen or made: it is going to be torn down */
 	bool torn_down;
 };
 
@@ -176,13 +176,13 @@ struct vb_world {
 	struct vb_net net;
 	/* drawn */
 	uint32_t conn_count, cq_count;
-	bool lossless;	 /* no fault at all: every status is exact */
-	bool harsh;	 /* faults so bad that retries may run out */
+	bool lossless; /* no fault at all: every status is exact */
+	bool harsh;    /* faults so bad that retries may run out */
 	uint64_t faults_until_ns, limit_ns;
 	enum vb_mischief mischief;
 	struct vb_end *victim;
 	uint32_t mischief_op;
-	bool struck;	 /* the mischief that is not a request has happened */
+	bool struck; /* the mischief that is not a request has happened */
 	/* objects */
 	struct vb_pd *pd[VB_NET_NODES];
 	struct vb_poller poller[VB_WORLD_CQS];
@@ -201,14 +201,14 @@ struct vb_world {
 struct vb_world *vb_world_create(void);
 void vb_world_destroy(struct vb_world *world);
 
-/* vb_world_run - one seed. False: it failed, world->net.sim.failure says how. *hash is the event hash;
- * stats are added to. */
+/* vb_world_run - one seed. False: it failed, world->net.sim.failure says how. *hash is the event
+ * hash; stats are added to. */
 bool vb_world_run(struct vb_world *world, uint64_t seed, bool trace, uint64_t *hash,
 		  struct vb_world_stats *stats);
 
 const char *vb_mischief_name(enum vb_mischief mischief);
 
-/* --- world.c, for the other two ------------------------------------------------------------------ */
+/* --- world.c, for the other two --------------------------------------------------------------- */
 static inline struct vb_sim *vb_world_sim(struct vb_world *world)
 {
 	return &world->net.sim;
@@ -217,7 +217,7 @@ static inline struct vb_sim *vb_world_sim(struct vb_world *world)
 void vb_world_give_up(struct vb_conn *conn);
 struct vb_end *vb_world_find_end(struct vb_world *world, const struct vb_node *node, uint32_t qpn);
 
-/* --- workload.c ---------------------------------------------------------------------------------- */
+/* --- workload.c ------------------------------------------------------------------------------- */
 void vb_workload_start(struct vb_world *world);
 /* vb_workload_post_later - the end posts again when it can. */
 void vb_workload_post_later(struct vb_end *end);
@@ -225,7 +225,7 @@ void vb_workload_post_later(struct vb_end *end);
 void vb_workload_recv_later(struct vb_pool *pool, uint32_t slot);
 void vb_workload_poll_later(struct vb_poller *poller, uint64_t delay_ns);
 
-/* --- checker.c ----------------------------------------------------------------------------------- */
+/* --- checker.c -------------------------------------------------------------------------------- */
 /* vb_pattern_fill - the bytes of an op. */
 void vb_pattern_fill(const struct vb_end *end, uint32_t op, uint8_t *out, uint32_t length);
 /* vb_scatter_pieces - copies data, length bytes, into the pieces of a slot. */

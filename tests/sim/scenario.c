@@ -8,7 +8,7 @@
 #define QKEY 0x1234567u
 #define STEPS_MAX 1000000
 
-/* --- what happens is written down ------------------------------------------------------------------- */
+/* --- what happens is written down ------------------------------------------------------------- */
 
 static enum vb_verdict filter(void *env, struct vb_link *link, const struct vb_headers *h,
 			      uint32_t payload_bytes)
@@ -24,14 +24,15 @@ static enum vb_verdict filter(void *env, struct vb_link *link, const struct vb_h
 		struct rule *rule = &s->rule[i];
 		uint32_t number;
 
-		if (rule->from != from || (rule->operation >= 0 && rule->operation != (int)operation))
+		if (rule->from != from ||
+		    (rule->operation >= 0 && rule->operation != (int)operation))
 			continue;
 		number = rule->met++;
 		if (number >= rule->first && number - rule->first < rule->count)
 			verdict = rule->verdict;
 	}
-	*seen = (struct seen){ s->net.sim.now_ns, from, operation, *h, payload_bytes,
-			       verdict == VB_DROP };
+	*seen = (struct seen){s->net.sim.now_ns, from, operation, *h, payload_bytes,
+			      verdict == VB_DROP};
 	return verdict;
 }
 
@@ -50,7 +51,7 @@ static void on_cq_event(void *env, struct vb_node *node, struct vb_cq *cq)
 	s->cq_events[node->index]++;
 }
 
-/* --- setting up ------------------------------------------------------------------------------------- */
+/* --- setting up ------------------------------------------------------------------------------- */
 
 static void modify(struct scenario *s, int at, struct vb_qp_attr *attr, uint32_t mask)
 {
@@ -60,7 +61,7 @@ static void modify(struct scenario *s, int at, struct vb_qp_attr *attr, uint32_t
 
 void scenario_modify(struct scenario *s, int at, enum vb_qp_state state)
 {
-	struct vb_qp_attr attr = { .qp_state = state, .en_sqd_async_notify = true };
+	struct vb_qp_attr attr = {.qp_state = state, .en_sqd_async_notify = true};
 
 	modify(s, at, &attr,
 	       VB_QP_STATE | (state == VB_QPS_SQD ? (uint32_t)VB_QP_EN_SQD_ASYNC_NOTIFY : 0u));
@@ -77,17 +78,20 @@ void scenario_connect_to(struct scenario *s, int at, int peer, const struct scen
 		.qp_state = VB_QPS_INIT,
 		.port_num = 1,
 		.qkey = QKEY,
-		.access_flags = o->access == NO_ACCESS ? 0 :
-				o->access	       ? o->access :
-							 VB_ACCESS_REMOTE_ALL,
-		.ah = { .dgid = s->net.nodes[peer].gid, .is_global = true, .port_num = 1,
-			.hop_limit = 64 },
+		.access_flags = o->access == NO_ACCESS ? 0
+				: o->access	       ? o->access
+						       : VB_ACCESS_REMOTE_ALL,
+		.ah = {.dgid = s->net.nodes[peer].gid,
+		       .is_global = true,
+		       .port_num = 1,
+		       .hop_limit = 64},
 		.path_mtu = o->mtu ? o->mtu : VB_MTU_1024,
 		.dest_qpn = s->qp[peer]->qpn,
 		.rq_psn = SCENARIO_PSN,
 		.sq_psn = SCENARIO_PSN,
-		.max_dest_rd_atomic = o->max_dest_rd_atomic == NO_RD_ATOMIC ? 0 :
-				      o->max_dest_rd_atomic ? o->max_dest_rd_atomic : 16,
+		.max_dest_rd_atomic = o->max_dest_rd_atomic == NO_RD_ATOMIC ? 0
+				      : o->max_dest_rd_atomic		    ? o->max_dest_rd_atomic
+									    : 16,
 		.max_rd_atomic = o->max_rd_atomic ? o->max_rd_atomic : 16,
 		.min_rnr_timer = o->min_rnr_timer,
 		.timeout = o->timeout ? o->timeout : 14,
@@ -96,18 +100,19 @@ void scenario_connect_to(struct scenario *s, int at, int peer, const struct scen
 	};
 	const bool rc = s->qp[at]->type == VB_QPT_RC, ud = s->qp[at]->type == VB_QPT_UD;
 
-	modify(s, at, &attr, VB_QP_STATE | VB_QP_PKEY_INDEX | VB_QP_PORT |
-				     (ud ? VB_QP_QKEY : VB_QP_ACCESS_FLAGS));
+	modify(s, at, &attr,
+	       VB_QP_STATE | VB_QP_PKEY_INDEX | VB_QP_PORT |
+		       (ud ? VB_QP_QKEY : VB_QP_ACCESS_FLAGS));
 	attr.qp_state = VB_QPS_RTR;
 	modify(s, at, &attr,
-	       VB_QP_STATE |
-		       (ud ? 0u : VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN) |
+	       VB_QP_STATE | (ud ? 0u : VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN) |
 		       (rc ? VB_QP_MAX_DEST_RD_ATOMIC | VB_QP_MIN_RNR_TIMER : 0u));
 	attr.qp_state = VB_QPS_RTS;
 	modify(s, at, &attr,
 	       VB_QP_STATE | VB_QP_SQ_PSN |
 		       (rc ? VB_QP_TIMEOUT | VB_QP_RETRY_CNT | VB_QP_RNR_RETRY |
-				     VB_QP_MAX_QP_RD_ATOMIC : 0u));
+					VB_QP_MAX_QP_RD_ATOMIC
+			   : 0u));
 	if (ud)
 		s->ah[at] = vb_ah_create(s->pd[at], &attr.ah);
 }
@@ -117,8 +122,11 @@ static void make_side(struct scenario *s, int at, const struct scenario_options 
 	struct vb_node *node = &s->net.nodes[at];
 	struct vb_qp_init init = {
 		.type = o->type ? o->type : VB_QPT_RC,
-		.cap = { .max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 4,
-			 .max_recv_sge = 4, .max_inline_data = 128 },
+		.cap = {.max_send_wr = 64,
+			.max_recv_wr = 64,
+			.max_send_sge = 4,
+			.max_recv_sge = 4,
+			.max_inline_data = 128},
 		.sq_sig_all = !o->not_signalled,
 	};
 
@@ -142,7 +150,7 @@ static void make_side(struct scenario *s, int at, const struct scenario_options 
 
 struct scenario *scenario_begin(const struct scenario_options *options)
 {
-	const struct vb_nic_config config = { 0 };
+	const struct vb_nic_config config = {0};
 	struct scenario *s = calloc(1, sizeof(*s));
 
 	assert_non_null(s);
@@ -194,15 +202,15 @@ void scenario_rule(struct scenario *s, int from, int operation, uint32_t first, 
 		   enum vb_verdict verdict)
 {
 	assert_true(s->rule_count < SCENARIO_RULES);
-	s->rule[s->rule_count++] = (struct rule){ from, operation, first, count, verdict, 0 };
+	s->rule[s->rule_count++] = (struct rule){from, operation, first, count, verdict, 0};
 }
 
-/* --- requests --------------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
-struct vb_send_wr scenario_wr(struct scenario *s, int from, enum vb_wr_opcode opcode, uint64_t wr_id,
-			      uint32_t length, struct vb_sge *sge)
+struct vb_send_wr scenario_wr(struct scenario *s, int from, enum vb_wr_opcode opcode,
+			      uint64_t wr_id, uint32_t length, struct vb_sge *sge)
 {
-	*sge = (struct vb_sge){ s->mr[from]->iova + LOCAL_OFFSET, length, s->mr[from]->lkey };
+	*sge = (struct vb_sge){s->mr[from]->iova + LOCAL_OFFSET, length, s->mr[from]->lkey};
 	return (struct vb_send_wr){
 		.wr_id = wr_id,
 		.sges = sge,
@@ -235,23 +243,23 @@ void scenario_send(struct scenario *s, int from, enum vb_wr_opcode opcode, uint6
 
 void scenario_recv(struct scenario *s, int at, uint64_t wr_id, uint32_t length)
 {
-	const struct vb_sge sge = { s->mr[at]->iova + RECV_OFFSET, length, s->mr[at]->lkey };
-	const struct vb_recv_wr wr = { .wr_id = wr_id, .sges = &sge, .num_sge = 1 };
+	const struct vb_sge sge = {s->mr[at]->iova + RECV_OFFSET, length, s->mr[at]->lkey};
+	const struct vb_recv_wr wr = {.wr_id = wr_id, .sges = &sge, .num_sge = 1};
 
-	assert_int_equal(s->srq[at] ? vb_srq_post(s->srq[at], &wr) :
-				      vb_qp_post_recv(s->qp[at], &wr), 0);
+	assert_int_equal(
+		s->srq[at] ? vb_srq_post(s->srq[at], &wr) : vb_qp_post_recv(s->qp[at], &wr), 0);
 	vb_node_kick(&s->net.nodes[at]);
 }
 
-/* --- running ---------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static void poll_both(struct scenario *s)
 {
 	for (int i = 0; i < 2; i++) {
 		struct vb_cqe *out = &s->cqe[i][s->cqe_count[i]];
 
-		s->cqe_count[i] += (uint32_t)vb_cq_poll(s->cq[i], out,
-							(int)(SCENARIO_CQES - s->cqe_count[i]));
+		s->cqe_count[i] +=
+			(uint32_t)vb_cq_poll(s->cq[i], out, (int)(SCENARIO_CQES - s->cqe_count[i]));
 		vb_node_kick(&s->net.nodes[i]);
 	}
 }
@@ -290,7 +298,7 @@ void scenario_inject(struct scenario *s, int to, const struct vb_headers *h, con
 	vb_nic_rx(s->net.nodes[to].nic, &rx, s->net.sim.now_ns);
 }
 
-/* --- what was seen ---------------------------------------------------------------------------------- */
+/* --- what was seen ---------------------------------------------------------------------------- */
 
 uint32_t scenario_count(const struct scenario *s, int from, int operation)
 {

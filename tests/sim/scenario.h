@@ -2,8 +2,9 @@
 /*
  * scenario.h - two nodes, one connection, and a wire that loses exactly what the test says.
  *
- * The wire is infinitely fast and takes SCENARIO_DELAY_NS; a node runs at once. So every packet has a time
- * that arithmetic gives. Each packet that a node sends is written down; rules say which are lost.
+ * The wire is infinitely fast and takes SCENARIO_DELAY_NS; a node runs at once. So every packet has
+ * a time that arithmetic gives. Each packet that a node sends is written down; rules say which are
+ * lost.
  */
 #ifndef VB_TESTS_SIM_SCENARIO_H
 #define VB_TESTS_SIM_SCENARIO_H
@@ -38,11 +39,11 @@ struct scenario_options {
 	uint8_t retry_cnt;    /* as given */
 	uint8_t rnr_retry, min_rnr_timer;
 	uint8_t max_rd_atomic, max_dest_rd_atomic; /* 0: 16; NO_RD_ATOMIC: 0 */
-	uint32_t access;      /* 0: all remote rights; NO_ACCESS: none */
-	uint32_t window;      /* of the path */
-	uint32_t cqes;	      /* 0: plenty */
-	bool srq;	      /* receive requests of both sides go to one SRQ a node */
-	bool not_signalled;   /* sq_sig_all is off */
+	uint32_t access;			   /* 0: all remote rights; NO_ACCESS: none */
+	uint32_t window;			   /* of the path */
+	uint32_t cqes;				   /* 0: plenty */
+	bool srq;	    /* receive requests of both sides go to one SRQ a node */
+	bool not_signalled; /* sq_sig_all is off */
 };
 #define NO_RD_ATOMIC 0xff
 #define NO_ACCESS UINT32_MAX
@@ -93,14 +94,15 @@ void scenario_connect(struct scenario *s, int at, const struct scenario_options 
 void scenario_connect_to(struct scenario *s, int at, int peer,
 			 const struct scenario_options *options);
 void scenario_destroy_qp(struct scenario *s, int at);
-/* scenario_rule - what becomes of packets number first (from 0) to first + count - 1 of this kind. */
+/* scenario_rule - what becomes of packets number first (from 0) to first + count - 1 of this kind.
+ */
 void scenario_rule(struct scenario *s, int from, int operation, uint32_t first, uint32_t count,
 		   enum vb_verdict verdict);
 
-/* scenario_wr - a request for length bytes at offset 0x1000 of the own memory, to or from offset 0x8000 of the
- * peer's; sge is the caller's. */
-struct vb_send_wr scenario_wr(struct scenario *s, int from, enum vb_wr_opcode opcode, uint64_t wr_id,
-			      uint32_t length, struct vb_sge *sge);
+/* scenario_wr - a request for length bytes at offset 0x1000 of the own memory, to or from offset
+ * 0x8000 of the peer's; sge is the caller's. */
+struct vb_send_wr scenario_wr(struct scenario *s, int from, enum vb_wr_opcode opcode,
+			      uint64_t wr_id, uint32_t length, struct vb_sge *sge);
 /* scenario_post - posts it, signalled; it must be taken. */
 void scenario_post(struct scenario *s, int from, const struct vb_send_wr *wr);
 /* scenario_send - scenario_wr and scenario_post in one. */
@@ -114,7 +116,8 @@ void scenario_modify(struct scenario *s, int at, enum vb_qp_state state);
 void scenario_run(struct scenario *s);
 void scenario_run_until(struct scenario *s, uint64_t at_ns);
 
-/* scenario_inject - the node gets this packet now, without any wire; it does not run yet. src NULL: the peer's. */
+/* scenario_inject - the node gets this packet now, without any wire; it does not run yet. src NULL:
+ * the peer's. */
 void scenario_inject(struct scenario *s, int to, const struct vb_headers *h, const void *payload,
 		     uint32_t bytes, const struct in6_addr *src);
 

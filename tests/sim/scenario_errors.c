@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* scenario_errors.c - each error status in its own situation, and how long it takes (IBTA 9.7.5.2, 9.9, 11.6.2). */
+/* scenario_errors.c - each error status in its own situation, and how long it takes
+ * (IBTA 9.7.5.2, 9.9, 11.6.2). */
 #include "scenario.h"
 
 #include <string.h>
 
 #define MTU 1024u
 
-static const struct scenario_options usual = { .retry_cnt = 7, .rnr_retry = 7 };
+static const struct scenario_options usual = {.retry_cnt = 7, .rnr_retry = 7};
 
-/* --- retries that run out ----------------------------------------------------------------------------- */
+/* --- retries that run out --------------------------------------------------------------------- */
 
-/* retry_cnt + 1 times sent, each waited for by one to four timeouts; then the cause, and the rest is flushed. */
+/* retry_cnt + 1 times sent, each waited for by one to four timeouts; then the cause, and the rest
+ * is flushed. */
 static void peer_dead(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 3, .timeout = 10 };
+	const struct scenario_options options = {.retry_cnt = 3, .timeout = 10};
 	struct scenario *s = scenario_begin(&options);
 	const uint64_t timeout = scenario_timeout(10);
 	const struct vb_cqe *cqe;
@@ -50,7 +52,7 @@ static void peer_dead(void **state)
 /* Progress starts the count afresh: retry_cnt 1 survives three losses that are not in a row. */
 static void retries_start_afresh_with_progress(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 1, .timeout = 10 };
+	const struct scenario_options options = {.retry_cnt = 1, .timeout = 10};
 	struct scenario *s = scenario_begin(&options);
 
 	for (uint64_t i = 0; i < 3; i++) {
@@ -68,24 +70,24 @@ static void retries_start_afresh_with_progress(void **state)
 
 static void the_longest_timeout(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 0, .timeout = 31 };
+	const struct scenario_options options = {.retry_cnt = 0, .timeout = 31};
 	struct scenario *s = scenario_begin(&options);
 
 	/* 31: 4.096 us * 2^31 = 8796 s; one timeout, no retry. */
 	vb_node_kill(&s->net.nodes[B]);
 	scenario_send(s, A, VB_WR_SEND, 1, 8);
 	scenario_run(s);
-	assert_in_range(scenario_expect(s, A, 0, 1, VB_WC_RETRY_EXC_ERR)->time_ns,
-			8796093022208u, 4 * 8796093022208u);
+	assert_in_range(scenario_expect(s, A, 0, 1, VB_WC_RETRY_EXC_ERR)->time_ns, 8796093022208u,
+			4 * 8796093022208u);
 	assert_int_equal(scenario_count(s, A, -1), 1);
 	scenario_end(s);
 }
 
-/* --- receiver not ready ------------------------------------------------------------------------------- */
+/* --- receiver not ready ----------------------------------------------------------------------- */
 
 static void rnr_retry_0_fails_at_once(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 7, .min_rnr_timer = 12 };
+	const struct scenario_options options = {.retry_cnt = 7, .min_rnr_timer = 12};
 	struct scenario *s = scenario_begin(&options);
 	const struct vb_cqe *cqe;
 
@@ -105,8 +107,8 @@ static void rnr_retry_0_fails_at_once(void **state)
 
 static void rnr_retry_2_waits_twice(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 7, .rnr_retry = 2,
-						  .min_rnr_timer = 12 };
+	const struct scenario_options options = {
+		.retry_cnt = 7, .rnr_retry = 2, .min_rnr_timer = 12};
 	struct scenario *s = scenario_begin(&options);
 	const uint64_t timer = 640000; /* IBTA table 45: 12 is 0.64 ms */
 
@@ -115,7 +117,8 @@ static void rnr_retry_2_waits_twice(void **state)
 	assert_int_equal(scenario_count(s, A, VB_OP_SEND_ONLY), 3);
 	for (uint32_t i = 1; i < 3; i++)
 		assert_true(scenario_nth(s, A, VB_OP_SEND_ONLY, i)->at_ns -
-				    scenario_nth(s, B, VB_OP_ACK, i - 1)->at_ns >= timer);
+				    scenario_nth(s, B, VB_OP_ACK, i - 1)->at_ns >=
+			    timer);
 	assert_in_range(scenario_expect(s, A, 0, 1, VB_WC_RNR_RETRY_EXC_ERR)->time_ns,
 			2 * timer + 3 * SCENARIO_RTT_NS, 4 * (2 * timer + 3 * SCENARIO_RTT_NS));
 	scenario_end(s);
@@ -124,21 +127,21 @@ static void rnr_retry_2_waits_twice(void **state)
 /* Timer field 0 is the longest, 655.36 ms, not none. */
 static void rnr_timer_0_is_the_longest(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 7, .rnr_retry = 1 };
+	const struct scenario_options options = {.retry_cnt = 7, .rnr_retry = 1};
 	struct scenario *s = scenario_begin(&options);
 
 	scenario_send(s, A, VB_WR_SEND, 1, 8);
 	scenario_run(s);
 	assert_int_equal(scenario_nth(s, B, VB_OP_ACK, 0)->h.aeth.syndrome, 0x20);
-	assert_in_range(scenario_expect(s, A, 0, 1, VB_WC_RNR_RETRY_EXC_ERR)->time_ns,
-			655360000u, 2000000000u);
+	assert_in_range(scenario_expect(s, A, 0, 1, VB_WC_RNR_RETRY_EXC_ERR)->time_ns, 655360000u,
+			2000000000u);
 	scenario_end(s);
 }
 
 static void rnr_retry_7_waits_for_ever(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 7, .rnr_retry = 7,
-						  .min_rnr_timer = 12 };
+	const struct scenario_options options = {
+		.retry_cnt = 7, .rnr_retry = 7, .min_rnr_timer = 12};
 	struct scenario *s = scenario_begin(&options);
 
 	scenario_send(s, A, VB_WR_SEND, 1, 3 * MTU);
@@ -159,7 +162,8 @@ static void rnr_retry_7_waits_for_ever(void **state)
 	scenario_end(s);
 }
 
-/* Who needs no receive request meets no RNR; WRITE with immediate needs one, and its data is not lost. */
+/* Who needs no receive request meets no RNR; WRITE with immediate needs one, and its data is not
+ * lost. */
 static void rnr_only_for_those_that_need_a_receive(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);
@@ -185,9 +189,10 @@ static void rnr_only_for_those_that_need_a_receive(void **state)
 	scenario_end(s);
 }
 
-/* --- what the responder refuses ------------------------------------------------------------------------- */
+/* --- what the responder refuses --------------------------------------------------------------- */
 
-/* One good request, the bad one, one behind it: success, the cause, flush; and the responder is in ERR. */
+/* One good request, the bad one, one behind it: success, the cause, flush; and the responder is in
+ * ERR. */
 static void expect_refusal(struct scenario *s, const struct vb_send_wr *bad, enum vb_status status,
 			   enum vb_event_type event, enum vb_check check)
 {
@@ -296,7 +301,7 @@ static void atomic_not_aligned(void **state)
 
 static void queue_pair_without_the_right(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 7, .access = VB_ACCESS_REMOTE_READ };
+	const struct scenario_options options = {.retry_cnt = 7, .access = VB_ACCESS_REMOTE_READ};
 	struct scenario *s = scenario_begin(&options);
 	struct vb_sge sge;
 	struct vb_send_wr wr = scenario_wr(s, A, VB_WR_ATOMIC_FETCH_AND_ADD, 2, 8, &sge);
@@ -308,8 +313,8 @@ static void queue_pair_without_the_right(void **state)
 
 static void no_reads_accepted(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 7,
-						  .max_dest_rd_atomic = NO_RD_ATOMIC };
+	const struct scenario_options options = {.retry_cnt = 7,
+						 .max_dest_rd_atomic = NO_RD_ATOMIC};
 	struct scenario *s = scenario_begin(&options);
 	struct vb_sge sge;
 	struct vb_send_wr wr = scenario_wr(s, A, VB_WR_ATOMIC_FETCH_AND_ADD, 2, 8, &sge);
@@ -337,8 +342,8 @@ static void message_longer_than_the_buffer(void **state)
 static void receive_with_a_wrong_lkey(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);
-	struct vb_sge sge = { s->mr[B]->iova, 64, s->mr[B]->lkey ^ 0x80000000u };
-	const struct vb_recv_wr bad = { .wr_id = 60, .sges = &sge, .num_sge = 1 };
+	struct vb_sge sge = {s->mr[B]->iova, 64, s->mr[B]->lkey ^ 0x80000000u};
+	const struct vb_recv_wr bad = {.wr_id = 60, .sges = &sge, .num_sge = 1};
 
 	assert_int_equal(vb_qp_post_recv(s->qp[B], &bad), 0);
 	scenario_recv(s, B, 61, 64);
@@ -395,8 +400,8 @@ static void region_gone_while_it_is_read(void **state)
 	scenario_end(s);
 }
 
-/* Once found by a seed: the carrier had no room when the NAK was due, the QP entered ERR and forgot it, and
- * the peer's retries ran out instead. */
+/* Once found by a seed: the carrier had no room when the NAK was due, the QP entered ERR and forgot
+ * it, and the peer's retries ran out instead. */
 static void nak_leaves_when_the_carrier_has_room(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);
@@ -421,7 +426,7 @@ static void nak_leaves_when_the_carrier_has_room(void **state)
 /* The NAK itself is lost: the responder is in ERR and says nothing more, so retries run out. */
 static void fatal_nak_lost(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 2, .timeout = 10 };
+	const struct scenario_options options = {.retry_cnt = 2, .timeout = 10};
 	struct scenario *s = scenario_begin(&options);
 	struct vb_sge sge;
 	struct vb_send_wr wr = scenario_wr(s, A, VB_WR_RDMA_WRITE, 3, 8, &sge);
@@ -436,7 +441,7 @@ static void fatal_nak_lost(void **state)
 	scenario_end(s);
 }
 
-/* --- what the requester finds itself --------------------------------------------------------------------- */
+/* --- what the requester finds itself ---------------------------------------------------------- */
 
 /* It fails in its turn: what was sent before it still succeeds, and the peer never hears of it. */
 static void send_with_a_wrong_lkey(void **state)
@@ -488,7 +493,7 @@ static void answer_of_the_wrong_kind(void **state)
 		.pkey = VB_DEFAULT_PKEY,
 		.qpn = s->qp[A]->qpn,
 		.psn = SCENARIO_PSN,
-		.aeth = { .syndrome = 0x1f },
+		.aeth = {.syndrome = 0x1f},
 	};
 
 	s->net.links[A][B].cut = true;

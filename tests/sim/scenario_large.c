@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* scenario_large.c - messages of thousands of packets, over wires that lose some: more than a seed's world has. */
+/* scenario_large.c - messages of thousands of packets, over wires that lose some: more than a
+ * seed's world has. */
 #include "scenario.h"
 
 #include <stdlib.h>
@@ -15,7 +16,7 @@ struct large {
 
 static struct large begin(const struct scenario_options *options, uint32_t loss, uint32_t reorder)
 {
-	struct large l = { .s = scenario_begin(options) };
+	struct large l = {.s = scenario_begin(options)};
 
 	for (int i = 0; i < 2; i++) {
 		struct vb_link *link = &l.s->net.links[i][!i];
@@ -29,8 +30,8 @@ static struct large begin(const struct scenario_options *options, uint32_t loss,
 		link->filter = NULL; /* nothing is written down: it would be too much */
 		link->rate = 100000000000;
 		link->faulty = true;
-		link->faults = (struct vb_link_faults){ .loss = loss, .reorder = reorder,
-							.reorder_ns = 5000 };
+		link->faults = (struct vb_link_faults){
+			.loss = loss, .reorder = reorder, .reorder_ns = 5000};
 	}
 	return l;
 }
@@ -46,7 +47,7 @@ static void end(struct large *l)
 
 static void move(struct large *l, enum vb_wr_opcode opcode, uint32_t bytes)
 {
-	const struct vb_sge sge = { l->mr[A]->iova, bytes, l->mr[A]->lkey };
+	const struct vb_sge sge = {l->mr[A]->iova, bytes, l->mr[A]->lkey};
 	const struct vb_send_wr wr = {
 		.wr_id = 1,
 		.sges = &sge,
@@ -65,13 +66,13 @@ static void move(struct large *l, enum vb_wr_opcode opcode, uint32_t bytes)
 
 static void with_loss(enum vb_wr_opcode opcode, enum vb_mtu mtu, uint32_t window, uint32_t bytes)
 {
-	const struct scenario_options options = { .retry_cnt = 7, .rnr_retry = 7, .mtu = mtu,
-						  .window = window };
+	const struct scenario_options options = {
+		.retry_cnt = 7, .rnr_retry = 7, .mtu = mtu, .window = window};
 	struct large l = begin(&options, 3000, 3000);
 
 	if (opcode == VB_WR_SEND) {
-		const struct vb_sge sge = { l.mr[B]->iova, bytes, l.mr[B]->lkey };
-		const struct vb_recv_wr wr = { .wr_id = 2, .sges = &sge, .num_sge = 1 };
+		const struct vb_sge sge = {l.mr[B]->iova, bytes, l.mr[B]->lkey};
+		const struct vb_recv_wr wr = {.wr_id = 2, .sges = &sge, .num_sge = 1};
 
 		assert_int_equal(vb_qp_post_recv(l.s->qp[B], &wr), 0);
 	}
@@ -104,10 +105,10 @@ static void read_of_20000_packets_with_a_small_window(void **state)
 /* Without loss nothing is sent twice, whatever the window. */
 static void nothing_sent_twice_without_loss(void **state)
 {
-	static const uint32_t windows[] = { 0, 1, 5000, 65536 };
+	static const uint32_t windows[] = {0, 1, 5000, 65536};
 
 	for (uint32_t i = 0; i < VB_ARRAY_SIZE(windows); i++) {
-		const struct scenario_options options = { .retry_cnt = 7, .window = windows[i] };
+		const struct scenario_options options = {.retry_cnt = 7, .window = windows[i]};
 		struct large l = begin(&options, 0, 0);
 
 		move(&l, i % 2 ? VB_WR_RDMA_READ : VB_WR_RDMA_WRITE, LARGE);

@@ -6,7 +6,7 @@
 
 #define MTU 1024u
 
-static const struct scenario_options usual = { .retry_cnt = 7, .rnr_retry = 7 };
+static const struct scenario_options usual = {.retry_cnt = 7, .rnr_retry = 7};
 
 static void fill(struct scenario *s, int at, uint32_t offset, uint32_t bytes)
 {
@@ -59,7 +59,8 @@ static void request_lost_and_repeated_after_the_timeout(void **state)
 	scenario_end(s);
 }
 
-/* A gap is answered by one NAK with the missing PSN, and everything from there is sent again at once. */
+/* A gap is answered by one NAK with the missing PSN, and everything from there is sent again at
+ * once. */
 static void middle_lost_and_sent_again_from_there(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);
@@ -110,7 +111,8 @@ static void nak_lost(void **state)
 	scenario_end(s);
 }
 
-/* The ACK is lost: the repeated request is a duplicate, acknowledged again and not delivered again. */
+/* The ACK is lost: the repeated request is a duplicate, acknowledged again and not delivered again.
+ */
 static void ack_lost(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* scenario_read.c - READs and atomics: what is lost, what is asked again, in which order (IBTA 9.7.5.1). */
+/* scenario_read.c - READs and atomics: what is lost, what is asked again, in which order
+ * (IBTA 9.7.5.1). */
 #include "scenario.h"
 
 #include <string.h>
 
 #define MTU 1024u
 
-static const struct scenario_options usual = { .retry_cnt = 7, .rnr_retry = 7 };
+static const struct scenario_options usual = {.retry_cnt = 7, .rnr_retry = 7};
 
 static void fill(struct scenario *s, uint8_t value, uint32_t bytes)
 {
@@ -34,7 +35,8 @@ static void atomic(struct scenario *s, enum vb_wr_opcode opcode, uint64_t wr_id,
 	scenario_post(s, A, &wr);
 }
 
-/* The answer behind the gap is an implied NAK: at once, the rest is asked for, from the missing PSN. */
+/* The answer behind the gap is an implied NAK: at once, the rest is asked for, from the missing
+ * PSN. */
 static void response_lost_and_resumed_there(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);
@@ -57,7 +59,8 @@ static void response_lost_and_resumed_there(void **state)
 	scenario_end(s);
 }
 
-/* The last is lost, nothing follows it: the timeout. The READ is executed again on the memory as it is then. */
+/* The last is lost, nothing follows it: the timeout. The READ is executed again on the memory as it
+ * is then. */
 static void last_response_lost_and_read_again(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);
@@ -99,7 +102,8 @@ static void request_lost(void **state)
 	scenario_end(s);
 }
 
-/* Executed once, answered twice: the duplicate gets the saved result, whatever the word is by then. */
+/* Executed once, answered twice: the duplicate gets the saved result, whatever the word is by then.
+ */
 static void atomic_answer_lost(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);
@@ -163,8 +167,8 @@ static void ack_behind_a_lost_response(void **state)
 
 static void max_rd_atomic_kept(void **state)
 {
-	const struct scenario_options one = { .retry_cnt = 7, .max_rd_atomic = 1,
-					      .max_dest_rd_atomic = 1 };
+	const struct scenario_options one = {
+		.retry_cnt = 7, .max_rd_atomic = 1, .max_dest_rd_atomic = 1};
 	struct scenario *s = scenario_begin(&one);
 
 	for (uint64_t i = 0; i < 3; i++)
@@ -178,7 +182,8 @@ static void max_rd_atomic_kept(void **state)
 	scenario_end(s);
 }
 
-/* A fenced request waits for the READs and atomics before it, another one does not (IBTA 10.8.3.3). */
+/* A fenced request waits for the READs and atomics before it, another one does not (IBTA 10.8.3.3).
+ */
 static void fence(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);
@@ -199,12 +204,12 @@ static void fence(void **state)
 	scenario_end(s);
 }
 
-/* Once found by a seed: late copies of atomics that were answered long ago were being answered again, and
- * counted against max_dest_rd_atomic, so that new ones were refused. */
+/* Once found by a seed: late copies of atomics that were answered long ago were being answered
+ * again, and counted against max_dest_rd_atomic, so that new ones were refused. */
 static void repetition_does_not_count_as_outstanding(void **state)
 {
-	const struct scenario_options two = { .retry_cnt = 7, .max_rd_atomic = 2,
-					      .max_dest_rd_atomic = 2 };
+	const struct scenario_options two = {
+		.retry_cnt = 7, .max_rd_atomic = 2, .max_dest_rd_atomic = 2};
 	struct scenario *s = scenario_begin(&two);
 	uint64_t *word = (uint64_t *)(void *)(s->memory[B] + REMOTE_OFFSET);
 

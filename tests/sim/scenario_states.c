@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* scenario_states.c - what completes in which state, the unreliable types, queues and their events. */
+/* scenario_states.c - what completes in which state, the unreliable types, queues and their events.
+ */
 #include "scenario.h"
 
 #include <string.h>
 
 #define MTU 1024u
 
-static const struct scenario_options usual = { .retry_cnt = 7, .rnr_retry = 7 };
+static const struct scenario_options usual = {.retry_cnt = 7, .rnr_retry = 7};
 
 static void fill(struct scenario *s, uint8_t value, uint32_t bytes)
 {
 	memset(s->memory[A] + LOCAL_OFFSET, value, bytes);
 }
 
-/* --- states -------------------------------------------------------------------------------------------- */
+/* --- states ----------------------------------------------------------------------------------- */
 
-/* IBTA 10.3.1.5: what has begun goes on, nothing new begins, one event says when nothing is under way. */
+/* IBTA 10.3.1.5: what has begun goes on, nothing new begins, one event says when nothing is under
+ * way. */
 static void send_queue_drained(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);
@@ -42,7 +44,8 @@ static void send_queue_drained(void **state)
 	scenario_end(s);
 }
 
-/* The program moves its QP to ERR: everything flushes, the send queue in order and the receive queue in order. */
+/* The program moves its QP to ERR: everything flushes, the send queue in order and the receive
+ * queue in order. */
 static void moved_to_err(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);
@@ -64,7 +67,8 @@ static void moved_to_err(void **state)
 	scenario_end(s);
 }
 
-/* From RESET on, requests and completions of before are forgotten; packets of before are dropped. */
+/* From RESET on, requests and completions of before are forgotten; packets of before are dropped.
+ */
 static void moved_to_reset(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);
@@ -84,7 +88,7 @@ static void moved_to_reset(void **state)
 /* From ERR through RESET to RTS again, over the state that a failure left, with new PSNs. */
 static void used_again_after_reset(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 1, .timeout = 10 };
+	const struct scenario_options options = {.retry_cnt = 1, .timeout = 10};
 	struct scenario *s = scenario_begin(&options);
 	struct vb_sge sge;
 	struct vb_send_wr wr = scenario_wr(s, A, VB_WR_RDMA_WRITE, 2, 8, &sge);
@@ -171,8 +175,8 @@ static void connected_to_itself(void **state)
 /* Unsignalled requests are silent while they succeed; one that is flushed is not. */
 static void unsignalled(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 0, .timeout = 10,
-						  .not_signalled = true };
+	const struct scenario_options options = {
+		.retry_cnt = 0, .timeout = 10, .not_signalled = true};
 	struct scenario *s = scenario_begin(&options);
 	struct vb_sge sge;
 	struct vb_send_wr wr = scenario_wr(s, A, VB_WR_RDMA_WRITE, 0, 8, &sge);
@@ -195,11 +199,11 @@ static void unsignalled(void **state)
 	scenario_end(s);
 }
 
-/* --- queues --------------------------------------------------------------------------------------------- */
+/* --- queues ----------------------------------------------------------------------------------- */
 
 static void completion_queue_overrun(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 7, .cqes = 2 };
+	const struct scenario_options options = {.retry_cnt = 7, .cqes = 2};
 	struct scenario *s = scenario_begin(&options);
 
 	for (uint64_t i = 0; i < 4; i++)
@@ -215,7 +219,7 @@ static void completion_queue_overrun(void **state)
 
 static void srq_limit(void **state)
 {
-	const struct scenario_options options = { .retry_cnt = 7, .srq = true };
+	const struct scenario_options options = {.retry_cnt = 7, .srq = true};
 	struct scenario *s = scenario_begin(&options);
 
 	for (uint64_t i = 0; i < 4; i++)
@@ -239,7 +243,8 @@ static void srq_limit(void **state)
 	scenario_end(s);
 }
 
-/* Armed for solicited completions only: a plain message is silent, a solicited one is not, an error is not. */
+/* Armed for solicited completions only: a plain message is silent, a solicited one is not, an error
+ * is not. */
 static void solicited_events(void **state)
 {
 	struct scenario *s = scenario_begin(&usual);
@@ -263,12 +268,12 @@ static void solicited_events(void **state)
 	scenario_end(s);
 }
 
-/* --- UC --------------------------------------------------------------------------------------------------- */
+/* --- UC --------------------------------------------------------------------------------------- */
 
 /* A message with a lost packet never arrives, the next one does; the sender never knows. */
 static void uc_message_lost(void **state)
 {
-	const struct scenario_options options = { .type = VB_QPT_UC };
+	const struct scenario_options options = {.type = VB_QPT_UC};
 	struct scenario *s = scenario_begin(&options);
 
 	scenario_recv(s, B, 10, 4 * MTU);
@@ -290,11 +295,11 @@ static void uc_message_lost(void **state)
 	scenario_end(s);
 }
 
-/* Once found by a seed: the receive request of a message that was lost in the middle stays with the QP while
- * a WRITE comes in between. */
+/* Once found by a seed: the receive request of a message that was lost in the middle stays with the
+ * QP while a WRITE comes in between. */
 static void uc_write_behind_a_lost_message(void **state)
 {
-	const struct scenario_options options = { .type = VB_QPT_UC };
+	const struct scenario_options options = {.type = VB_QPT_UC};
 	struct scenario *s = scenario_begin(&options);
 
 	scenario_recv(s, B, 10, 4 * MTU);
@@ -311,7 +316,7 @@ static void uc_write_behind_a_lost_message(void **state)
 /* No receive request: the message is dropped whole, and counted. */
 static void uc_no_receive(void **state)
 {
-	const struct scenario_options options = { .type = VB_QPT_UC };
+	const struct scenario_options options = {.type = VB_QPT_UC};
 	struct scenario *s = scenario_begin(&options);
 
 	scenario_send(s, A, VB_WR_SEND, 1, 3 * MTU);
@@ -325,10 +330,11 @@ static void uc_no_receive(void **state)
 	scenario_end(s);
 }
 
-/* IBTA 10.3.1.6: a failed send of UC leads into SQE; receiving goes on, and the program may go back to RTS. */
+/* IBTA 10.3.1.6: a failed send of UC leads into SQE; receiving goes on, and the program may go back
+ * to RTS. */
 static void uc_failed_send(void **state)
 {
-	const struct scenario_options options = { .type = VB_QPT_UC };
+	const struct scenario_options options = {.type = VB_QPT_UC};
 	struct scenario *s = scenario_begin(&options);
 	struct vb_sge sge;
 	struct vb_send_wr wr = scenario_wr(s, A, VB_WR_SEND, 1, 8, &sge);
@@ -353,12 +359,12 @@ static void uc_failed_send(void **state)
 	scenario_end(s);
 }
 
-/* --- UD --------------------------------------------------------------------------------------------------- */
+/* --- UD --------------------------------------------------------------------------------------- */
 
 /* The 40 bytes before a datagram: over IPv4 the IPv4 header, with a right checksum, at 20. */
 static void ud_datagram(void **state)
 {
-	const struct scenario_options options = { .type = VB_QPT_UD };
+	const struct scenario_options options = {.type = VB_QPT_UD};
 	struct scenario *s = scenario_begin(&options);
 	const uint8_t *grh = s->memory[B] + RECV_OFFSET;
 	const struct vb_cqe *cqe;
@@ -386,7 +392,7 @@ static void ud_datagram(void **state)
 
 static void ud_wrong_qkey(void **state)
 {
-	const struct scenario_options options = { .type = VB_QPT_UD };
+	const struct scenario_options options = {.type = VB_QPT_UD};
 	struct scenario *s = scenario_begin(&options);
 	struct vb_sge sge;
 	struct vb_send_wr wr = scenario_wr(s, A, VB_WR_SEND, 1, 8, &sge);

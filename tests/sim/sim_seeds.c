@@ -68,7 +68,7 @@ static bool run_seed(struct vb_world *world, uint64_t seed, bool trace, uint64_t
 /* The same seed in memory that looks different must do the same. */
 static bool run_again(uint64_t seed, uint64_t hash)
 {
-	struct vb_world_stats ignored = { 0 };
+	struct vb_world_stats ignored = {0};
 	struct vb_world *world = vb_world_create();
 	uint64_t second;
 	bool good;
@@ -87,8 +87,8 @@ static bool run_again(uint64_t seed, uint64_t hash)
 
 static void print_stats(const struct vb_world_stats *s, uint64_t ns, uint64_t hash)
 {
-	printf("%" PRIu64 " seeds in %.1f s (%.1f s of virtual time): %" PRIu64 " requests, %" PRIu64
-	       " messages, %" PRIu64 " MB, %" PRIu64 " events\n",
+	printf("%" PRIu64 " seeds in %.1f s (%.1f s of virtual time): %" PRIu64
+	       " requests, %" PRIu64 " messages, %" PRIu64 " MB, %" PRIu64 " events\n",
 	       s->seeds, (double)ns / 1e9, (double)s->virtual_ns / 1e9, s->ops, s->messages,
 	       s->bytes / 1000000, s->events);
 	printf("  wire: %" PRIu64 " packets, %" PRIu64 " lost, %" PRIu64 " duplicated, %" PRIu64
@@ -108,7 +108,7 @@ static void print_stats(const struct vb_world_stats *s, uint64_t ns, uint64_t ha
 static int run_all(uint64_t first, uint64_t seeds, bool verbose)
 {
 	struct vb_world *world = vb_world_create();
-	struct vb_world_stats stats = { 0 };
+	struct vb_world_stats stats = {0};
 	uint64_t start = wall_ns(), said = start, hash, all = 0;
 
 	for (uint64_t seed = first; seed < first + seeds; seed++) {
@@ -120,8 +120,8 @@ static int run_all(uint64_t first, uint64_t seeds, bool verbose)
 		all = all * 31 + hash;
 		if (wall_ns() - said > PROGRESS_NS) {
 			said = wall_ns();
-			printf("%" PRIu64 " of %" PRIu64 " seeds, %.0f s\n", seed - first + 1, seeds,
-			       (double)(said - start) / 1e9);
+			printf("%" PRIu64 " of %" PRIu64 " seeds, %.0f s\n", seed - first + 1,
+			       seeds, (double)(said - start) / 1e9);
 			fflush(stdout);
 		}
 	}

@@ -36,7 +36,7 @@ static void note(void *object, uint64_t word, void *data)
 static void events_in_order(void **state)
 {
 	struct vb_sim sim;
-	struct order order = { .sim = &sim };
+	struct order order = {.sim = &sim};
 
 	vb_sim_init(&sim, 7);
 	for (uint64_t i = 0; i < EVENTS; i++) {
@@ -55,7 +55,7 @@ static void events_in_order(void **state)
 static void failure_ends_the_run(void **state)
 {
 	struct vb_sim sim;
-	struct order order = { .sim = &sim };
+	struct order order = {.sim = &sim};
 	uint64_t *at = malloc(sizeof(*at));
 
 	vb_sim_init(&sim, 7);
@@ -71,7 +71,7 @@ static void failure_ends_the_run(void **state)
 static void chances(void **state)
 {
 	struct vb_rng rng;
-	uint32_t hits = 0, seen[6] = { 0 };
+	uint32_t hits = 0, seen[6] = {0};
 
 	vb_rng_seed(&rng, 1);
 	for (uint32_t i = 0; i < 100000; i++)
@@ -87,7 +87,7 @@ static void chances(void **state)
 	assert_true(vb_rng_chance(&rng, VB_MILLION));
 }
 
-/* --- links ------------------------------------------------------------------------------------------------ */
+/* --- links ------------------------------------------------------------------------------------ */
 
 static struct vb_sim_packet *packet_of(const struct vb_net *net, uint32_t size)
 {
@@ -101,7 +101,7 @@ static struct vb_sim_packet *packet_of(const struct vb_net *net, uint32_t size)
 
 static void begin(struct vb_net *net)
 {
-	const struct vb_nic_config config = { 0 };
+	const struct vb_nic_config config = {0};
 
 	vb_net_init(net, 3, 2, false, &config);
 	net->links[0][1].rate = 1000000000;
@@ -145,13 +145,16 @@ static void link_faults(void **state)
 	struct vb_link *link = &net.links[0][1];
 
 	begin(&net);
-	link->faults = (struct vb_link_faults){ .loss = 100000, .duplicate = 200000,
-						.reorder = 300000, .bit_error = 400000,
-						.reorder_ns = 1000 };
+	link->faults = (struct vb_link_faults){.loss = 100000,
+					       .duplicate = 200000,
+					       .reorder = 300000,
+					       .bit_error = 400000,
+					       .reorder_ns = 1000};
 	for (int i = 0; i < 1000; i++)
 		vb_link_send(link, packet_of(&net, 100));
 	assert_int_equal(link->count.lost + link->count.duplicated + link->count.reordered +
-			 link->count.corrupted, 0); /* not switched on */
+				 link->count.corrupted,
+			 0); /* not switched on */
 	vb_net_set_faulty(&net, true);
 	for (int i = 0; i < 10000; i++)
 		vb_link_send(link, packet_of(&net, 100));
@@ -159,18 +162,17 @@ static void link_faults(void **state)
 	assert_in_range(link->count.duplicated, 1600, 2000); /* of 9,000 */
 	assert_in_range(link->count.reordered, 2450, 2950);
 	assert_in_range(link->count.corrupted, 3300, 3900);
-	assert_int_equal(vb_net_in_flight(&net),
-			 11000 - link->count.lost + link->count.duplicated);
+	assert_int_equal(vb_net_in_flight(&net), 11000 - link->count.lost + link->count.duplicated);
 	vb_net_finish(&net);
 }
 
-/* --- worlds ------------------------------------------------------------------------------------------------ */
+/* --- worlds ----------------------------------------------------------------------------------- */
 
 /* One seed, one history; another seed, another. Memory of before must not matter. */
 static void seed_is_replay(void **state)
 {
 	struct vb_world *world = vb_world_create();
-	struct vb_world_stats stats = { 0 };
+	struct vb_world_stats stats = {0};
 	uint64_t first, again, other;
 
 	assert_true(vb_world_run(world, 42, false, &first, &stats));
@@ -186,12 +188,9 @@ static void seed_is_replay(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(events_in_order),
-		cmocka_unit_test(failure_ends_the_run),
-		cmocka_unit_test(chances),
-		cmocka_unit_test(link_rate_and_delay),
-		cmocka_unit_test(link_queue),
-		cmocka_unit_test(link_faults),
+		cmocka_unit_test(events_in_order), cmocka_unit_test(failure_ends_the_run),
+		cmocka_unit_test(chances),	   cmocka_unit_test(link_rate_and_delay),
+		cmocka_unit_test(link_queue),	   cmocka_unit_test(link_faults),
 		cmocka_unit_test(seed_is_replay),
 	};
 
