@@ -21,8 +21,7 @@ static bool wants_answer(const struct vb_send_wqe *w)
 	       w->opcode == VB_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/* --- progress
- * ------------------------------------------------------------------------------------- */
+/* --- progress ---------------------------------------------------------------------------------- */
 
 /* note_progress - una_psn has moved by acked PSNs: retries start afresh, the window opens. */
 static void note_progress(struct vb_qp *qp, uint32_t acked, uint64_t now_ns)
@@ -70,8 +69,7 @@ static bool acknowledge_before(struct vb_qp *qp, uint32_t target)
 	return true;
 }
 
-/* --- going back
- * ----------------------------------------------------------------------------------- */
+/* --- going back -------------------------------------------------------------------------------- */
 
 static void give_up(struct vb_qp *qp)
 {
@@ -127,7 +125,7 @@ static void on_rnr_nak(struct vb_qp *qp, uint8_t timer, uint64_t now_ns)
 	struct vb_requester *req = &qp->req;
 
 	qp->nic->counters.rx_rnr_naks++;
-	if (req->rnr_until_ns)
+	if (req->wait_until_ns)
 		return;
 	if (req->rnr_left == 0) {
 		struct vb_reason reason = vb_qp_reason(qp, VB_CHECK_RNR_RETRY_EXCEEDED);
@@ -143,8 +141,8 @@ static void on_rnr_nak(struct vb_qp *qp, uint8_t timer, uint64_t now_ns)
 	req->rnr_timer = timer;
 	vb_requester_go_back(qp);
 	req->ack_deadline_ns = 0;
-	req->rnr_until_ns = now_ns + vb_rnr_timer_ns(timer);
-	vb_nic_arm_timer(qp->nic, qp, req->rnr_until_ns);
+	req->wait_until_ns = now_ns + vb_rnr_timer_ns(timer);
+	vb_nic_arm_timer(qp->nic, qp, req->wait_until_ns);
 }
 
 static void on_nak(struct vb_qp *qp, unsigned int code, uint64_t now_ns)
@@ -180,8 +178,7 @@ static void on_nak(struct vb_qp *qp, unsigned int code, uint64_t now_ns)
 	}
 }
 
-/* --- answers
- * -------------------------------------------------------------------------------------- */
+/* --- answers ----------------------------------------------------------------------------------- */
 
 static void bad_response(struct vb_qp *qp, const struct vb_headers *h, uint32_t bytes,
 			 uint32_t expected)
