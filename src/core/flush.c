@@ -132,7 +132,7 @@ void vb_qp_flush_sends(struct vb_qp *qp)
 
 	while (qp->sq_una != qp->sq_head)
 		vb_qp_complete_send(qp, VB_WC_WR_FLUSH_ERR, &flushed);
-	qp->req.rnr_until_ns = 0;
+	qp->req.wait_until_ns = 0;
 	qp->req.ack_deadline_ns = 0;
 	qp->req.una_psn = qp->req.nxt_psn = qp->req.end_psn;
 	qp->req.rd_outstanding = 0;

@@ -121,6 +121,7 @@ struct vb_nic {
 
 	struct vb_list ready;	/* QPs that may have something to send */
 	struct vb_list blocked; /* QPs whose carrier had no room */
+	uint64_t paced_until_ns; /* UC and UD: when what was sent so far is taken as arrived */
 	struct vb_qp **timers;	/* a binary heap by timer_ns; room for VB_MAX_QP, grown at QP creation */
 	uint32_t timer_count, timer_room;
 };

@@ -164,7 +164,7 @@ struct vb_requester {
 	uint32_t since_ack_req; /* packets sent since the last that asked for an ACK */
 	uint8_t retries_left, rnr_left;
 	uint8_t rnr_timer;	 /* the last RNR NAK's timer field */
-	uint64_t rnr_until_ns;	 /* 0: not waiting */
+	uint64_t wait_until_ns;	 /* RC: an RNR wait; UC, UD: their turn in the pacing. 0: not waiting */
 	uint64_t ack_deadline_ns;/* 0: nothing unacknowledged, or no timeout */
 	bool implied_nak;	 /* went back for a lost answer at una_psn; once per una_psn */
 };

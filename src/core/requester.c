@@ -21,6 +21,8 @@
 #define WINDOW_WITHOUT_BOUND 1024u /* packets in flight where the path names no window */
 #define WINDOW_MIN 4u
 #define WINDOW_MAX 65536u	/* far below 2^23, where PSN order would be lost */
+#define PACE_NS 1000000ull	/* in which UC and UD send one window */
+#define PACE_OVERHEAD 512u	/* bytes that a small packet costs its receiver besides */
 #define DIRECT_PIECE (1u << 20) /* bytes of one direct copy */
 
 /* What became of an attempt to send a packet. */
@@ -70,15 +72,15 @@ void vb_requester_go_back(struct vb_qp *qp)
 
 uint64_t vb_requester_deadline(const struct vb_qp *qp)
 {
-	if (qp->req.rnr_until_ns)
-		return qp->req.rnr_until_ns;
+	if (qp->req.wait_until_ns)
+		return qp->req.wait_until_ns;
 	return qp->req.ack_deadline_ns ? qp->req.ack_deadline_ns : VB_NEVER;
 }
 
 void vb_requester_on_deadline(struct vb_qp *qp, uint64_t now_ns)
 {
-	if (qp->req.rnr_until_ns)
-		qp->req.rnr_until_ns = 0;
+	if (qp->req.wait_until_ns)
+		qp->req.wait_until_ns = 0;
 	else
 		vb_rc_on_timeout(qp, now_ns);
 }
@@ -314,17 +316,36 @@ static void build(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t 
 		build_send_or_write(qp, w, index, out);
 }
 
+/* window_is_open - RC: the peer has room for the packet, as far as its acknowledgements tell. */
 static bool window_is_open(const struct vb_qp *qp, const struct vb_send_wqe *w,
 			   const struct outgoing *out)
 {
 	const struct vb_requester *req = &qp->req;
 	uint32_t in_flight = (req->nxt_psn - req->una_psn) & VB_PSN_MASK;
 
-	if (qp->type != VB_QPT_RC)
-		return true;
 	if ((is_read(w) || is_atomic(w)) && req->rd_outstanding >= qp->attr.max_rd_atomic)
 		return false;
 	return in_flight == 0 || in_flight + out->psns <= req->cwnd;
+}
+
+/* in_turn - UC and UD have no acknowledgements that would hold them back: what a path with a window
+ * can't buffer is lost for good. All of them together send a window in a PACE_NS. False:
+ * wait_until_ns says when to go on. */
+static bool in_turn(struct vb_qp *qp, const struct vb_path *path, uint32_t bytes, uint64_t now_ns)
+{
+	struct vb_nic *nic = qp->nic;
+
+	if (!path->window)
+		return true;
+	if (nic->paced_until_ns < now_ns)
+		nic->paced_until_ns = now_ns;
+	if (nic->paced_until_ns - now_ns > PACE_NS) {
+		qp->req.wait_until_ns = nic->paced_until_ns - PACE_NS + PACE_NS / 4;
+		vb_nic_arm_timer(nic, qp, qp->req.wait_until_ns);
+		return false;
+	}
+	nic->paced_until_ns += (bytes + PACE_OVERHEAD) * PACE_NS / path->window;
+	return true;
 }
 
 static void note_sent(struct vb_qp *qp, const struct vb_send_wqe *w, const struct outgoing *out,
@@ -355,6 +376,7 @@ static void note_sent(struct vb_qp *qp, const struct vb_send_wqe *w, const struc
 
 static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_t now_ns)
 {
+	const struct vb_path *path = w->ah ? &w->ah->path : &qp->path;
 	struct vb_nic *nic = qp->nic;
 	struct iovec iov[VB_MAX_SGE];
 	struct vb_reason reason = {0};
@@ -363,7 +385,8 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 	int r;
 
 	build(qp, w, qp->req.nxt_psn, &out);
-	if (!window_is_open(qp, w, &out))
+	if (qp->type == VB_QPT_RC ? !window_is_open(qp, w, &out)
+				  : !in_turn(qp, path, out.bytes, now_ns))
 		return WAIT;
 	if (out.bytes > 0)
 		parts = local_iovec(qp, w, out.offset, out.bytes, iov, &reason);
@@ -376,7 +399,7 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 		.payload_parts = parts,
 		.payload_bytes = out.bytes,
 	};
-	r = nic->ops.tx(nic->env, w->ah ? &w->ah->path : &qp->path, &tx);
+	r = nic->ops.tx(nic->env, path, &tx);
 	if (r == -EAGAIN) {
 		vb_nic_block(nic, qp);
 		return WAIT;
@@ -402,7 +425,7 @@ bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 	uint32_t budget = PACKETS_PER_TURN;
 	enum outcome outcome = SENT;
 
-	if (qp->req.rnr_until_ns)
+	if (qp->req.wait_until_ns)
 		return false;
 	while (outcome == SENT && budget > 0 && qp->sq_next != qp->sq_head) {
 		struct vb_send_wqe *w = vb_qp_wqe(qp, qp->sq_next);
