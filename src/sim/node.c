@@ -112,6 +112,24 @@ static struct vb_sim_packet *encode(const struct vb_path *path, const struct vb_
 	return packet;
 }
 
+/* Somebody who saw the packet sends one like it from elsewhere: whole, with a right ICRC and some
+ * bytes of its headers changed. Whatever it says, it must change nothing. */
+static void forge(struct vb_node *node, const struct vb_path *path, const struct vb_tx *tx)
+{
+	struct vb_rng *rng = &node->net->sim.rng;
+	struct vb_sim_packet *packet = encode(path, tx);
+	uint32_t changes = vb_rng_below(rng, 4);
+
+	packet->src.s6_addr[15] = 0x77;
+	while (changes--)
+		packet->bytes[vb_rng_below(rng, VB_MIN(packet->size - VB_ICRC_BYTES, 28u))] =
+			(uint8_t)vb_rng_next(rng);
+	vb_icrc_store(packet->bytes + packet->size - VB_ICRC_BYTES, icrc_of(packet));
+	node->count.forged++;
+	say_packet(node, "forged", packet->bytes, packet->size);
+	vb_link_send(path->carrier, packet);
+}
+
 static int tx(void *env, const struct vb_path *path, const struct vb_tx *tx)
 {
 	struct vb_node *node = env;
@@ -128,6 +146,9 @@ static int tx(void *env, const struct vb_path *path, const struct vb_tx *tx)
 	vb_sim_mix(sim, MIX_TX, node->index << 24 | packet->size,
 		   vb_icrc_load(packet->bytes + packet->size - VB_ICRC_BYTES));
 	vb_link_send(path->carrier, packet);
+	if (vb_opcode_transport(tx->headers->opcode) != VB_TRANSPORT_UD &&
+	    vb_rng_chance(&sim->rng, node->forge_ppm))
+		forge(node, path, tx);
 	return 0;
 }
 

@@ -41,6 +41,7 @@ struct vb_node {
 	uint64_t run_delay_ns; /* it runs at most so much later */
 	uint32_t again_ppm;    /* tx: -EAGAIN */
 	uint32_t refuse_ppm;   /* direct: refused */
+	uint32_t forge_ppm;    /* so many of its RC and UC packets are followed by a forgery */
 	/* who wants to know; called inside the NIC, must not call back into it */
 	void *env;
 	void (*on_event)(void *env, struct vb_node *node, const struct vb_event *event);
@@ -48,7 +49,7 @@ struct vb_node {
 	void (*on_tx)(void *env, struct vb_node *node, const struct vb_path *path,
 		      const struct vb_tx *tx);
 	struct {
-		uint64_t bad_icrc, again, direct;
+		uint64_t bad_icrc, again, direct, forged;
 	} count;
 };
 

@@ -18,8 +18,9 @@
 #define SLOT_BUDGET (96u << 10) /* bytes of one queue's buffers, so that a seed stays small */
 #define REGION_UC_BYTES (96u << 10)
 #define EVENTS_MAX 4000000u
-#define QUIET_NS 100000000000u /* after faults stop: 100 s of virtual time must do for everything  \
-				*/
+#define QUIET_NS                                                                                   \
+	100000000000u /* after faults stop: 100 s of virtual time must do for everything           \
+		       */
 #define GIVE_UP_NS 6000000000u
 #define GRH 40u
 
@@ -130,6 +131,7 @@ static void draw_node(struct vb_world *world, struct vb_node *node)
 			: vb_rng_between(rng, 1, vb_rng_chance(rng, 100000) ? 100000 : 4000);
 	node->again_ppm = vb_rng_chance(rng, 300000) ? vb_rng_below(rng, 200000) : 0;
 	node->refuse_ppm = vb_rng_chance(rng, 500000) ? vb_rng_below(rng, VB_MILLION) : 0;
+	node->forge_ppm = vb_rng_chance(rng, 200000) ? vb_rng_below(rng, 100000) : 0;
 }
 
 static void draw_net(struct vb_world *world, uint64_t seed, bool trace)
@@ -570,6 +572,7 @@ static void add_up(struct vb_world *world, struct vb_world_stats *to)
 		to->duplicates += c->rx_duplicate;
 		to->direct += node->count.direct;
 		to->again += node->count.again;
+		to->forged += node->count.forged;
 		for (uint32_t k = 0; k < net->node_count; k++) {
 			const struct vb_link *link = &net->links[i][k];
 

@@ -167,7 +167,7 @@ enum vb_mischief {
 struct vb_world_stats {
 	uint64_t seeds, events, ops, messages, bytes;
 	uint64_t packets, lost, duplicated, reordered, corrupted, overflowed;
-	uint64_t retries, timeouts, rnr_naks, naks, duplicates, direct, again;
+	uint64_t retries, timeouts, rnr_naks, naks, duplicates, direct, again, forged;
 	uint64_t broken, retry_exceeded, mischief[VB_MISCHIEF_COUNT];
 	uint64_t virtual_ns;
 };

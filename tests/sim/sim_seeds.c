@@ -92,8 +92,9 @@ static void print_stats(const struct vb_world_stats *s, uint64_t ns, uint64_t ha
 	       s->seeds, (double)ns / 1e9, (double)s->virtual_ns / 1e9, s->ops, s->messages,
 	       s->bytes / 1000000, s->events);
 	printf("  wire: %" PRIu64 " packets, %" PRIu64 " lost, %" PRIu64 " duplicated, %" PRIu64
-	       " reordered, %" PRIu64 " corrupted, %" PRIu64 " overflowed\n",
-	       s->packets, s->lost, s->duplicated, s->reordered, s->corrupted, s->overflowed);
+	       " reordered, %" PRIu64 " corrupted, %" PRIu64 " overflowed, %" PRIu64 " forged\n",
+	       s->packets, s->lost, s->duplicated, s->reordered, s->corrupted, s->overflowed,
+	       s->forged);
 	printf("  core: %" PRIu64 " go-backs, %" PRIu64 " timeouts, %" PRIu64 " NAKs, %" PRIu64
 	       " RNR NAKs, %" PRIu64 " duplicates, %" PRIu64 " direct, %" PRIu64 " without room\n",
 	       s->retries, s->timeouts, s->naks, s->rnr_naks, s->duplicates, s->direct, s->again);
