@@ -31,6 +31,7 @@ struct fake {
 	int resolve_result;
 	uint32_t segment_max;
 	bool own_segment;
+	uint32_t window;
 	uint64_t seed;
 	bool random_stuck; /* the same number every time */
 };
@@ -61,6 +62,7 @@ static inline int fake_resolve(void *env, const struct vb_ah_attr *ah, struct vb
 	path->dgid = ah->dgid;
 	path->segment_max = f->segment_max;
 	path->own_segment = f->own_segment;
+	path->window = f->window;
 	f->paths++;
 	return 0;
 }
