@@ -29,28 +29,30 @@ struct vb_gid {
 };
 
 struct vb_device {
-	char name[64];		 /* verbena0, ... */
+	char name[64]; /* verbena0, ... */
 	unsigned int index;
 	uint64_t guid;		 /* node and port GUID, host order; stable for an address */
 	struct in6_addr address; /* of VERBENA_ADDR */
-	struct in6_addr host_address; /* names its host in the registry: the same for all processes of it */
+	struct in6_addr
+		host_address; /* names its host in the registry: the same for all processes of it */
 	char ifname[16];
 	uint32_t ifindex;
-	uint32_t mtu;		 /* of the interface, bytes */
-	uint32_t active_path_mtu;/* the largest path MTU that fits: 256 .. 4096 bytes */
+	uint32_t mtu;		  /* of the interface, bytes */
+	uint32_t active_path_mtu; /* the largest path MTU that fits: 256 .. 4096 bytes */
 	struct vb_gid gids[VB_MAX_GIDS];
 	unsigned int gid_count;
 };
 
 /* vb_host_devices - the devices of this process, read from the settings and the interfaces at the
- * first call. Returns how many, or -errno after a sentence on standard error said what is wrong with a setting
- * and what is allowed. *list stays valid and unchanged for the life of the process. */
+ * first call. Returns how many, or -errno after a sentence on standard error said what is wrong
+ * with a setting and what is allowed. *list stays valid and unchanged for the life of the process.
+ */
 int vb_host_devices(struct vb_device *const **list);
 
 struct vb_engine;
 
-/* The faces' hooks. Called with the engine's lock held, perhaps by the background thread: they must not call
- * back into the engine, and not block. */
+/* The faces' hooks. Called with the engine's lock held, perhaps by the background thread: they must
+ * not call back into the engine, and not block. */
 struct vb_host_hooks {
 	void (*event)(struct vb_engine *engine, const struct vb_event *event);
 	void (*cq_event)(struct vb_engine *engine, struct vb_cq *cq);
@@ -58,8 +60,8 @@ struct vb_host_hooks {
 /* vb_host_set_hooks - once, before the first vb_engine_get(). */
 void vb_host_set_hooks(const struct vb_host_hooks *hooks);
 
-/* vb_engine_get - the live NIC of a device, made at the first call and shared by later ones. 0 or -errno
- * (the cause was said on standard error once). */
+/* vb_engine_get - the live NIC of a device, made at the first call and shared by later ones. 0 or
+ * -errno (the cause was said on standard error once). */
 int vb_engine_get(struct vb_device *device, struct vb_engine **out);
 /* vb_engine_put - the last one stops the thread and frees everything. NULL is accepted. */
 void vb_engine_put(struct vb_engine *engine);
@@ -75,18 +77,19 @@ bool vb_engine_enter(struct vb_engine *engine);
 void vb_engine_leave(struct vb_engine *engine);
 /* vb_engine_pump - inside: takes what arrived, runs the NIC, sends. Bounded. */
 void vb_engine_pump(struct vb_engine *engine);
-/* vb_engine_wake_thread - inside: the program is going to wait (armed a CQ, blocks in get_event): the
- * background thread takes over at once. */
+/* vb_engine_wake_thread - inside: the program is going to wait (armed a CQ, blocks in get_event):
+ * the background thread takes over at once. */
 void vb_engine_wake_thread(struct vb_engine *engine);
 
 /* vb_engine_poll_cq - enter, pump as needed, poll, leave. Returns completions, 0, or -errno. */
 int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n);
 
-/* vb_engine_reg_mr - checks that the pages exist with the rights (-EFAULT), registers and publishes.
- * Called outside. 0 or -errno. */
+/* vb_engine_reg_mr - checks that the pages exist with the rights (-EFAULT), registers and
+ * publishes. Called outside. 0 or -errno. */
 int vb_engine_reg_mr(struct vb_engine *engine, struct vb_pd *pd, void *addr, uint64_t length,
 		     uint64_t iova, uint32_t access, struct vb_mr **out);
-/* vb_engine_dereg_mr - withdraws, waits for accesses in flight, frees. Called outside. 0 or -EBUSY. */
+/* vb_engine_dereg_mr - withdraws, waits for accesses in flight, frees. Called outside. 0 or -EBUSY.
+ */
 int vb_engine_dereg_mr(struct vb_engine *engine, struct vb_mr *mr);
 
 #endif
