@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* test_life.c - an engine opened, closed, forked, left at exit; and what it refuses. */
+#include <glob.h>
+
 #include "sides.h"
 
 /* --- fork, exit, open and close ------------------------------------------------------------- */
@@ -160,8 +162,12 @@ static void exits_at_once(struct side *side)
 
 static void exit_with_everything_alive(void **state)
 {
+	glob_t left;
+
 	for (int i = 0; i < 5; i++)
 		run_alone(exits_at_once, "127.8.3.6");
+	/* it has taken its segment with it; a killed one's is cleaned up by the next */
+	assert_int_equal(glob("/dev/shm/verbena-*/*127.8.3.6/seg.*", 0, NULL, &left), GLOB_NOMATCH);
 }
 
 /* --- refusals ------------------------------------------------------------------------------- */
