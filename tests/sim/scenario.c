@@ -157,6 +157,10 @@ struct scenario *scenario_begin(const struct scenario_options *options)
 	vb_net_init(&s->net, 1, 2, false, &config);
 	s->net.sim.trace = getenv("VB_SIM_TRACE") != NULL;
 	s->net.ways[A][B].window = options->window;
+	if (options->segment) {
+		s->net.ways[A][B].own_segment = true;
+		s->net.ways[A][B].segment_max = options->segment;
+	}
 	for (int i = 0; i < 2; i++)
 		for (int k = 0; k < 2; k++) {
 			struct vb_link *link = &s->net.links[i][k];

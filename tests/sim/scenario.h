@@ -41,6 +41,7 @@ struct scenario_options {
 	uint8_t max_rd_atomic, max_dest_rd_atomic; /* 0: 16; NO_RD_ATOMIC: 0 */
 	uint32_t access;			   /* 0: all remote rights; NO_ACCESS: none */
 	uint32_t window;			   /* of the path */
+	uint32_t segment;			   /* not 0: the path has packets of its own size */
 	uint32_t cqes;				   /* 0: plenty */
 	bool srq;	    /* receive requests of both sides go to one SRQ a node */
 	bool not_signalled; /* sq_sig_all is off */
