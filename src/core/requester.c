@@ -331,7 +331,7 @@ static bool window_is_open(const struct vb_qp *qp, const struct vb_send_wqe *w,
 /* in_turn - UC and UD have no acknowledgements that would hold them back: what a path with a window
  * can't buffer is lost for good. All of them together send a window in a PACE_NS. False:
  * wait_until_ns says when to go on. */
-static bool in_turn(struct vb_qp *qp, const struct vb_path *path, uint32_t bytes, uint64_t now_ns)
+static bool in_turn(struct vb_qp *qp, const struct vb_path *path, uint64_t now_ns)
 {
 	struct vb_nic *nic = qp->nic;
 
@@ -344,7 +344,6 @@ static bool in_turn(struct vb_qp *qp, const struct vb_path *path, uint32_t bytes
 		vb_nic_arm_timer(nic, qp, qp->req.wait_until_ns);
 		return false;
 	}
-	nic->paced_until_ns += (bytes + PACE_OVERHEAD) * PACE_NS / path->window;
 	return true;
 }
 
@@ -386,7 +385,7 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 
 	build(qp, w, qp->req.nxt_psn, &out);
 	if (qp->type == VB_QPT_RC ? !window_is_open(qp, w, &out)
-				  : !in_turn(qp, path, out.bytes, now_ns))
+				  : !in_turn(qp, path, now_ns))
 		return WAIT;
 	if (out.bytes > 0)
 		parts = local_iovec(qp, w, out.offset, out.bytes, iov, &reason);
@@ -408,6 +407,8 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 		nic->counters.tx_dropped++;
 	else
 		nic->counters.tx_packets++;
+	if (qp->type != VB_QPT_RC && path->window)
+		nic->paced_until_ns += (out.bytes + PACE_OVERHEAD) * PACE_NS / path->window;
 	note_sent(qp, w, &out, now_ns);
 	return SENT;
 }

@@ -330,6 +330,31 @@ static void uc_no_receive(void **state)
 	scenario_end(s);
 }
 
+/* Nothing acknowledges UC: it sends a path's window (each packet counted with 512 bytes besides) in
+ * a millisecond. A packet that the carrier refused and takes later counts once. */
+static void uc_paced(void **state)
+{
+	const struct scenario_options options = {.type = VB_QPT_UC, .window = 65536};
+	const uint64_t all_ns = 256 * (MTU + 512) * 1000000ull / 65536;
+
+	for (uint32_t refused = 0; refused <= 400000; refused += 400000) {
+		struct scenario *s = scenario_begin(&options);
+		uint64_t last;
+
+		s->net.nodes[A].again_ppm = refused;
+		for (uint64_t i = 0; i < 4; i++) {
+			scenario_recv(s, B, 10 + i, 64 * MTU);
+			scenario_send(s, A, VB_WR_SEND, i, 64 * MTU);
+		}
+		scenario_run(s);
+		last = scenario_nth(s, A, -1, 255)->at_ns;
+		assert_in_range(last, all_ns - 1000000 - 100000, all_ns + 500000);
+		for (uint32_t i = 0; i < 4; i++)
+			scenario_expect(s, B, i, 10 + i, VB_WC_SUCCESS);
+		scenario_end(s);
+	}
+}
+
 /* IBTA 10.3.1.6: a failed send of UC leads into SQE; receiving goes on, and the program may go back
  * to RTS. */
 static void uc_failed_send(void **state)
@@ -423,6 +448,7 @@ int main(void)
 		cmocka_unit_test(uc_message_lost),
 		cmocka_unit_test(uc_write_behind_a_lost_message),
 		cmocka_unit_test(uc_no_receive),
+		cmocka_unit_test(uc_paced),
 		cmocka_unit_test(uc_failed_send),
 		cmocka_unit_test(ud_datagram),
 		cmocka_unit_test(ud_wrong_qkey),
