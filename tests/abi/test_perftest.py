@@ -8,7 +8,6 @@ import pytest
 
 import hosts
 
-ONE_SIDED_AND_SEND = ("ib_write", "ib_read", "ib_send")
 ALL_SIZES = [2 << k for k in range(23)]  # -a: 2 B to 8 MiB
 
 # (program, its arguments that say what it measures)
@@ -30,9 +29,12 @@ def options_of(program, kind):
     bandwidth = program.endswith("_bw")
     unconnected = "UD" in kind
     yield "gid0", ("-x", "0")
-    yield "gid1", ("-x", "1")
+    # perftest measures the processor's clock for a quarter of a second at each size, so this is where
+    # the time of this file goes; it is the plain run with GID 1 as well.
     if "atomic" not in program and not unconnected:
         yield "all", ("-x", "1", "-a")
+    else:
+        yield "gid1", ("-x", "1")
     if bandwidth:
         yield "8qp", ("-x", "1", "-q", "8")
         yield "both-ways", ("-x", "1", "-b")
@@ -71,8 +73,8 @@ def check(output, program, sizes, iterations):
 
 @pytest.mark.parametrize("program, kind, options", CASES)
 def test_perftest(pair, program, kind, options):
-    iterations = 20 if "-a" in options else 100
+    iterations = 10 if "-a" in options else 100
     arguments = ["-F", *kind, *options, "-n", iterations]
-    server, client = hosts.run_pair(*pair, program, *arguments, limit=40)
+    server, client = hosts.run_pair(*pair, program, *arguments, limit=90)
     queue_pairs = 8 if "-q" in options else 1
     check(client, program, expected_sizes(program, kind, options), iterations * queue_pairs)
