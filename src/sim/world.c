@@ -114,7 +114,7 @@ static void draw_way(struct vb_world *world, struct vb_way *way)
 	struct vb_rng *rng = rng_of(world);
 
 	way->segment_max = VB_MAX_PATH_MTU;
-	way->window = vb_rng_chance(rng, 500000) ? (uint32_t)vb_rng_between(rng, 1, 65536) : 0;
+	way->window = vb_rng_chance(rng, 500000) ? (uint32_t)vb_rng_between(rng, 4096, 65536) : 0;
 	way->own_segment = vb_rng_chance(rng, 200000);
 	if (way->own_segment)
 		way->segment_max = pick(rng, segments, VB_ARRAY_SIZE(segments));
