@@ -44,9 +44,9 @@ class Host:
     def __post_init__(self):
         self.reach = self.reach or self.address.split(",")[0]
 
-    def start(self, *command, verbena=VERBENA, **environment):
+    def start(self, *command, **environment):
         """Starts a program on Verbena, on this host; keyword arguments are VERBENA_... settings."""
-        return self.start_plain(str(verbena), "run", "--", *command, **environment)
+        return self.start_plain(VERBENA, "run", "--", *command, **environment)
 
     def start_plain(self, *command, **environment):
         """The same without Verbena's libraries."""
@@ -188,16 +188,15 @@ def loopback_pair():
     return f"127.{64 + pid % 128}.{pid // 128 % 256}.2", f"127.{64 + pid % 128}.{pid // 128 % 256}.3"
 
 
-def run_pair(server_host, client_host, program, *arguments, server_arguments=None, limit=DEFAULT_LIMIT,
-             verbena=VERBENA, **environment):
+def run_pair(server_host, client_host, program, *arguments, limit=DEFAULT_LIMIT,
+             **environment):
     """Runs program as a server and as a client that connects to it; both must succeed. Returns what
     the server and the client printed."""
     port = free_port()
-    with server_host.start(program, "-p", port, *(arguments if server_arguments is None else server_arguments),
-                           verbena=verbena, **environment) as server:
+    with server_host.start(program, "-p", port, *arguments, **environment) as server:
         server.wait_listening(port)
         with client_host.start(program, "-p", port, *arguments, server_host.reach,
-                               verbena=verbena, **environment) as client:
+                               **environment) as client:
             try:
                 client.succeed(limit)
                 server.succeed(limit)
