@@ -30,6 +30,7 @@
 #define PIECES 4
 #define QKEY 0x1ee7u
 #define WAIT_SECONDS 30.0
+#define TRIES 3 /* of a UC or UD transfer: a packet may be lost while other processes come and go */
 #define UD_HEADER 40u
 
 enum kind { RC, UC, UD, KINDS };
@@ -320,8 +321,8 @@ static bool serve_receive(struct host *host, const struct transfer *t)
 	return true;
 }
 
-/* watch_memory - UC tells nobody when its WRITE has arrived: look until all of it is there. */
-static void watch_memory(const struct host *host, const struct transfer *t, const uint8_t *at)
+/* watch_memory - UC tells nobody when its WRITE has arrived: look until all of it is there. False: lost. */
+static bool watch_memory(const struct host *host, const struct transfer *t, const uint8_t *at)
 {
 	const volatile uint8_t *bytes = at;
 	const double until = seconds() + 2.0;
@@ -330,12 +331,23 @@ static void watch_memory(const struct host *host, const struct transfer *t, cons
 	while (seen < t->length && seconds() < until)
 		while (seen < t->length && bytes[seen] == pattern(host, t->number, seen))
 			seen++;
+	return seen == t->length;
+}
+
+/* has_arrived - waits for what the client does. False: lost on the way, which UC and UD may. */
+static bool has_arrived(struct host *host, const struct transfer *t, const uint8_t *at)
+{
+	char done;
+
+	if (takes_receive(t->opcode))
+		return serve_receive(host, t);
+	hear(host->control, &done, 1);
+	return t->kind != UC || watch_memory(host, t, at);
 }
 
 static bool serve_transfer(struct host *host, const struct transfer *t)
 {
 	uint8_t *at = host->buffer + t->offset;
-	char done;
 
 	memset(at - GUARD, GUARD_BYTE, t->length + 2 * GUARD);
 	if (t->opcode == IBV_WR_RDMA_READ)
@@ -345,13 +357,10 @@ static bool serve_transfer(struct host *host, const struct transfer *t)
 	if (takes_receive(t->opcode))
 		post_receive(host, t);
 	tell(host->control, "p", 1);
-	if (takes_receive(t->opcode)) {
-		if (!serve_receive(host, t))
+	for (int try = 1; !has_arrived(host, t, at); try++) {
+		if (t->kind == RC || try == TRIES)
 			return false;
-	} else {
-		hear(host->control, &done, 1);
-		if (t->kind == UC)
-			watch_memory(host, t, at);
+		tell(host->control, "r", 1); /* lost: once more, into the same receive */
 	}
 	if (t->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 		return memcmp(at, &(uint64_t){t->number + 7ull}, 8) == 0;
@@ -427,13 +436,14 @@ static bool transfer(struct host *host, const struct transfer *t)
 		fill(host, t, at);
 	tell(host->control, t, sizeof(*t));
 	hear(host->control, &result, 1); /* prepared */
-	post(host, t);
-	MUST(wait_for(host, WAIT_SECONDS, &wc), "no completion");
-	MUST(wc.wr_id == t->number, "wrong send completed");
-	if (!takes_receive(t->opcode)) {
-		tell(host->control, "d", 1);
-	}
-	hear(host->control, &result, 1);
+	do {
+		post(host, t);
+		MUST(wait_for(host, WAIT_SECONDS, &wc), "no completion");
+		MUST(wc.wr_id == t->number, "wrong send completed");
+		if (!takes_receive(t->opcode))
+			tell(host->control, "d", 1);
+		hear(host->control, &result, 1);
+	} while (result == 'r');
 	if (t->opcode == IBV_WR_RDMA_READ && !check(host, t, at))
 		return false;
 	if (t->opcode >= IBV_WR_ATOMIC_CMP_AND_SWP && memcmp(at, &(uint64_t){t->number}, 8) != 0)
