@@ -92,7 +92,7 @@ struct vb_counters {
 	uint64_t rx_out_of_window;   /* response or request PSN outside any window */
 	uint64_t rx_duplicate;	     /* request seen before (answered again) */
 	uint64_t rx_no_receive;	     /* UC, UD: no receive request posted */
-	uint64_t rx_too_long;	     /* UD: longer than the receive buffer */
+	uint64_t rx_too_long;	     /* UD: longer than the receive buffer, whose request fails */
 	uint64_t rx_out_of_sequence; /* a gap (RC: NAK) */
 	uint64_t tx_naks, tx_rnr_naks, rx_naks, rx_rnr_naks;
 	uint64_t retries;	     /* go-backs after NAK, implied NAK or timeout */
