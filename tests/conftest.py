@@ -32,10 +32,7 @@ def veth():
     pair.close()
 
 
-TOPOLOGIES = ("one-host", "two-hosts", "namespaces-ipv4", "namespaces-ipv6")
-
-
-@pytest.fixture(params=TOPOLOGIES, scope="session")
+@pytest.fixture(params=hosts.TOPOLOGIES, scope="session")
 def pair(request):
     """A server's host and a client's host, in each of the places where the two may be."""
     if request.param.startswith("namespaces"):

@@ -38,9 +38,7 @@ def start_transfer(pair, program):
 
 
 def shared_files(pair):
-    """What the processes of these hosts have in their registries; the table itself stays."""
-    return [str(file) for host in pair for folder in hosts.registry_folders()
-            if folder.name.endswith(f"-{host.address}") for file in folder.iterdir() if file.name != "reg"]
+    return [file for host in pair for file in host.shared_files()]
 
 
 @pytest.mark.parametrize("victim", ["server", "client"])

@@ -14,7 +14,6 @@ import itertools
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +23,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("VERBENA_BUILD", ROOT / "build")).absolute()
 VERBENA = BUILD / "bin" / "verbena"
+
+# Where a server and a client may be; the fixture `pair` makes them.
+TOPOLOGIES = ("one-host", "two-hosts", "namespaces-ipv4", "namespaces-ipv6")
 
 LOOK_SECONDS = 0.003  # between two looks at a table of the kernel's
 DEFAULT_LIMIT = 20.0  # seconds that any program of a test may take
@@ -54,6 +56,15 @@ class Host:
         variables.update(self.environment, VERBENA_ADDR=self.address, **environment)
         variables = {name: value for name, value in variables.items() if value is not None}
         return Program([*self.enter, *map(str, command)], variables)
+
+    def shared_files(self):
+        """What this host's processes have in their registry (the table itself stays there). In a
+        namespace of its own the folder's name may be another address of the same interface."""
+        link = subprocess.run([*self.enter, "readlink", "/proc/self/ns/net"], capture_output=True, text=True, check=True)
+        namespace = re.search(r"\d+", link.stdout)[0]
+        user = pathlib.Path(f"/dev/shm/verbena-{os.geteuid()}")
+        folders = user.glob(f"{namespace}-{'*' if self.enter else self.address}")
+        return [str(file) for folder in folders for file in folder.iterdir() if file.name != "reg"]
 
     def run(self, *command, limit=DEFAULT_LIMIT, **environment):
         """Runs a program to its end, which must be a success; returns what it printed."""
@@ -277,20 +288,6 @@ class Veth:
             holder.stdout.close()
             holder.stderr.close()
         self.holders = []
-
-
-def registry_folders():
-    """The folders of this user's registries: one for each host that has or had a process."""
-    base = pathlib.Path(f"/dev/shm/verbena-{os.geteuid()}")
-    return sorted(base.iterdir()) if base.is_dir() else []
-
-
-def installed(program):
-    return shutil.which(program) is not None
-
-
-def numbers(text):
-    return [float(word) for word in re.findall(r"[-+]?\d+(?:\.\d+)?", text)]
 
 
 def perftest_rows(output):
