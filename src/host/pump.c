@@ -79,6 +79,20 @@ static bool is_due(const struct vb_engine *engine)
 	return vb_engine_due(engine) <= engine->nic->now_ns;
 }
 
+/* The core's turn. A timer that is due must not run out on an answer that came in time and lies in
+ * the socket: the process may have been stopped, or without a processor, for longer than that. */
+static int run_core(struct vb_engine *engine, bool looked_at_udp)
+{
+	int got = 0;
+
+	vb_engine_refresh(engine);
+	if (!looked_at_udp && may_come_by_udp(engine) &&
+	    vb_nic_deadline(engine->nic) <= engine->nic->now_ns)
+		got = look_at_udp(engine);
+	vb_nic_run(engine->nic, engine->nic->now_ns);
+	return got;
+}
+
 static void flush(struct vb_engine *engine)
 {
 	if (engine->local)
@@ -97,8 +111,7 @@ void vb_engine_run(struct vb_engine *engine, bool with_udp)
 			got += look_at_udp(engine);
 		if (round > 0 && got == 0 && !is_due(engine))
 			return;
-		vb_engine_refresh(engine);
-		vb_nic_run(engine->nic, engine->nic->now_ns);
+		got += run_core(engine, with_udp);
 		flush(engine);
 		with_udp = with_udp && got > 0;
 	}
@@ -126,12 +139,13 @@ static bool should_yield(const struct vb_engine *engine)
 /* What an empty poll does. False: nothing happened. */
 static bool poll_carriers(struct vb_engine *engine)
 {
+	bool with_udp = udp_is_due(engine);
 	int got = 0;
 
 	engine->now_is_fresh = false;
 	if (engine->local)
 		got += look(engine, engine->local, LOCAL_BUDGET);
-	if (udp_is_due(engine))
+	if (with_udp)
 		got += look_at_udp(engine);
 	if (got == 0 && vb_list_is_empty(&engine->nic->ready)) {
 		if (++engine->quiet_polls % CLOCK_EVERY != 0 ||
@@ -142,8 +156,7 @@ static bool poll_carriers(struct vb_engine *engine)
 			return false;
 	}
 	engine->quiet_polls = 0;
-	vb_engine_refresh(engine);
-	vb_nic_run(engine->nic, engine->nic->now_ns);
+	run_core(engine, with_udp);
 	flush(engine);
 	return true;
 }

@@ -126,6 +126,65 @@ static void ipv6_loopback(void **state)
 	unsetenv("VERBENA_LOCAL");
 }
 
+/* --- an answer in time, looked at too late -------------------------------------------------- */
+
+/* One attempt only. The engine's lock is kept, so that its thread stays away like the rest of a
+ * process that was stopped; when the next call is made the ACK has come and its timer has run out.
+ */
+static void looks_late(struct side *side)
+{
+	struct vb_sge sge;
+	struct vb_send_wr wr;
+
+	side_open(side);
+	sge = (struct vb_sge){(uintptr_t)side->buffer, 64, side->mr->lkey};
+	side_connect(side);
+	fill(side->buffer, 64, 9);
+	wr = (struct vb_send_wr){
+		.opcode = VB_WR_RDMA_WRITE,
+		.sges = &sge,
+		.num_sge = 1,
+		.flags = VB_SEND_SIGNALED,
+		.remote_addr = side->theirs.addr,
+		.rkey = side->theirs.rkey,
+	};
+	REQUIRE(vb_engine_enter(side->engine));
+	side->qp->attr.retry_cnt = 0;
+	side->qp->req.retries_left = 0;
+	REQUIRE(vb_qp_post_send(side->qp, &wr) == 0);
+	vb_engine_pump(side->engine);
+	meet(side);
+	while (vb_engine_now() <= vb_nic_deadline(vb_engine_nic(side->engine)))
+		sched_yield();
+	vb_engine_pump(side->engine);
+	vb_engine_leave(side->engine);
+	expect(side, by_polling, VB_WC_RDMA_WRITE);
+	meet(side);
+	side_close(side);
+}
+
+static void acknowledges(struct side *side)
+{
+	const volatile uint8_t *last;
+
+	side_open(side);
+	last = side->buffer + 63;
+	side_connect(side);
+	while (*last != pattern(9, 63))
+		sched_yield();
+	/* Whoever placed it had the lock, and gave it back with the ACK on its way. */
+	REQUIRE(vb_engine_enter(side->engine));
+	vb_engine_leave(side->engine);
+	meet(side);
+	meet(side);
+	side_close(side);
+}
+
+static void an_answer_in_time_counts(void **state)
+{
+	run_pair(looks_late, "127.8.1.14", acknowledges, "127.8.1.15", 1);
+}
+
 /* --- posted, then never called again -------------------------------------------------------- */
 
 /* Posts and only watches memory: no poll, no event, no further call. */
@@ -216,6 +275,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(two_hosts_polling),  cmocka_unit_test(two_hosts_sleeping),
 		cmocka_unit_test(same_host_by_udp),   cmocka_unit_test(same_host_not_directly),
 		cmocka_unit_test(ipv6_loopback),      cmocka_unit_test(only_memory_is_watched),
+		cmocka_unit_test(an_answer_in_time_counts),
 		cmocka_unit_test(idle_costs_nothing),
 	};
 
