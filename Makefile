@@ -16,10 +16,11 @@ CLANG   ?= clang
 # Debian's own: another python3 in front of it in PATH would not have Debian's pytest.
 PYTHON  ?= /usr/bin/python3
 PYTEST  := $(PYTHON) -m pytest -p no:cacheprovider -q
-# Quiet unless something is to be said: configuring prints a page that nobody reads.
-CMAKE   := cmake --log-level=WARNING -S .
+# Quiet unless something is to be said.
+MAKEFLAGS += --no-print-directory
+CMAKE   := cmake --log-level=WARNING -DCMAKE_TARGET_MESSAGES=OFF -S .
 
-.PHONY: all build demo test unit sanitize clang abi bench fuzz install clean help setup
+.PHONY: all build build-clang demo test unit sanitize clang abi bench fuzz install clean help setup
 
 all: build
 
@@ -31,31 +32,35 @@ build:
 	@cmake --build $(BUILD) -j$(JOBS)
 
 demo: setup
-	@$(MAKE) --no-print-directory -s build
+	@$(MAKE) -s build
 	@$(BUILD)/bin/verbena demo
 
 # The stages of `make test`, each of which can be run alone.
 test: setup
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory clang
-	@$(MAKE) --no-print-directory sanitize
-	@$(MAKE) --no-print-directory abi
+	@$(MAKE) unit
+	@$(MAKE) clang
+	@$(MAKE) sanitize
+	@$(MAKE) abi
 	@echo "make test: everything passed"
 
 unit: build
 	@echo "== unit tests, simulator, arrows (gcc)"
 	@ctest --test-dir $(BUILD) -j$(JOBS) --output-on-failure --no-tests=error
 
-clang:
-	@echo "== clang, warnings are errors; fuzz corpora"
-	@$(CMAKE) -B $(BUILD)-clang -DCMAKE_C_COMPILER=$(CLANG) -DVB_FUZZ=ON -DCMAKE_C_FLAGS=-Werror >/dev/null
-	@cmake --build $(BUILD)-clang -j$(JOBS) -- -s
+build-clang:
+	@echo "building with clang, warnings are errors"
+	@$(CMAKE) -B $(BUILD)-clang -DCMAKE_C_COMPILER=$(CLANG) -DVB_FUZZ=ON -DCMAKE_C_FLAGS=-Werror -DCMAKE_RULE_MESSAGES=OFF >/dev/null
+	@cmake --build $(BUILD)-clang -j$(JOBS)
+
+clang: build-clang
+	@echo "== fuzz corpora (clang, ASan, UBSan)"
 	@ctest --test-dir $(BUILD)-clang -L fuzz -j$(JOBS) --output-on-failure --no-tests=error
 
 sanitize:
-	@echo "== gcc, warnings are errors; unit tests and simulator under ASan and UBSan"
-	@$(CMAKE) -B $(BUILD)-asan -DCMAKE_C_COMPILER=$(CC) -DVB_SANITIZE=address,undefined -DVB_CHECK=ON -DCMAKE_C_FLAGS=-Werror >/dev/null
-	@cmake --build $(BUILD)-asan -j$(JOBS) -- -s
+	@echo "building with ASan and UBSan, warnings are errors"
+	@$(CMAKE) -B $(BUILD)-asan -DCMAKE_C_COMPILER=$(CC) -DVB_SANITIZE=address,undefined -DVB_CHECK=ON -DCMAKE_C_FLAGS=-Werror -DCMAKE_RULE_MESSAGES=OFF >/dev/null
+	@cmake --build $(BUILD)-asan -j$(JOBS)
+	@echo "== unit tests and simulator under ASan and UBSan"
 	@ctest --test-dir $(BUILD)-asan -L 'unit|sim' -j$(JOBS) --output-on-failure --no-tests=error
 
 abi: build
@@ -63,12 +68,10 @@ abi: build
 	@VERBENA_BUILD=$(abspath $(BUILD)) VERBENA_EVERY_SIZE=$(EVERY_SIZE) $(PYTEST) tests/abi tests/edge
 
 bench: setup
-	@$(MAKE) --no-print-directory -s build
+	@$(MAKE) -s build
 	@$(PYTHON) bench/bench.py --build $(BUILD)
 
-fuzz:
-	@$(CMAKE) -B $(BUILD)-clang -DCMAKE_C_COMPILER=$(CLANG) -DVB_FUZZ=ON -DCMAKE_C_FLAGS=-Werror >/dev/null
-	@cmake --build $(BUILD)-clang -j$(JOBS) -- -s
+fuzz: build-clang
 	@scripts/fuzz.sh $(BUILD)-clang $(SECONDS)
 
 install: build
