@@ -32,7 +32,7 @@ build:
 	@cmake --build $(BUILD) -j$(JOBS)
 
 demo: setup
-	@$(MAKE) -s build
+	@$(MAKE) build
 	@$(BUILD)/bin/verbena demo
 
 # The stages of `make test`, each of which can be run alone.
@@ -68,7 +68,7 @@ abi: build
 	@VERBENA_BUILD=$(abspath $(BUILD)) VERBENA_EVERY_SIZE=$(EVERY_SIZE) $(PYTEST) tests/abi tests/edge
 
 bench: setup
-	@$(MAKE) -s build
+	@$(MAKE) build
 	@$(PYTHON) bench/bench.py --build $(BUILD)
 
 fuzz: build-clang
