@@ -227,7 +227,10 @@ class Veth:
     IPV6 = ("fd91::1", "fd91::2")
 
     def __init__(self, mtu=9000):
-        self.holders = []
+        # One shell, in the first namespace, makes everything; the namespaces end with its input.
+        user = [] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
+        self.maker = subprocess.Popen(["unshare", *user, "--net", "sh"], stdin=subprocess.PIPE, text=True,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             self.build(mtu)
         except BaseException:
@@ -235,27 +238,28 @@ class Veth:
             raise
 
     def build(self, mtu):
-        if os.geteuid() == 0:
-            first = ["unshare", "--net"]
-        else:
-            first = ["unshare", "--user", "--map-root-user", "--net"]
-        self.hold(first)
-        self.hold([*self.enter(0), "unshare", "--net"])
-        self.shell(0, f"ip link add veth0 mtu {mtu} type veth peer name veth0 mtu {mtu} netns {self.holders[1].pid}")
+        second = self.make("unshare --net sleep infinity </dev/null >/dev/null 2>&1 & trap 'kill $!' EXIT; echo $!")
+        self.pids = (self.maker.pid, int(second))
+        first = os.readlink(f"/proc/{self.pids[0]}/ns/net")
+        self.wait(lambda: os.readlink(f"/proc/{second}/ns/net") != first, "no second namespace")
+        self.make(f"ip link add veth0 mtu {mtu} type veth peer name veth0 mtu {mtu} netns {second}")
         for i in range(2):
-            self.shell(i, "echo 0 >/proc/sys/net/ipv6/conf/veth0/accept_dad",
-                       f"ip addr add {self.IPV4[i]}/24 dev veth0",
-                       f"ip addr add {self.IPV6[i]}/64 dev veth0 nodad",
-                       "ip link set lo up", "ip link set veth0 up")
+            self.make("echo 0 >/proc/sys/net/ipv6/conf/veth0/accept_dad",
+                      f"ip addr add {self.IPV4[i]}/24 dev veth0",
+                      f"ip addr add {self.IPV6[i]}/64 dev veth0 nodad",
+                      "ip link set lo up", "ip link set veth0 up", namespace=i)
+        self.wait(lambda: all(self.is_ready(i) for i in range(2)), "veth0 got no link-local address")
+
+    def wait(self, condition, otherwise):
         deadline = time.monotonic() + DEFAULT_LIMIT
-        while not all(self.is_ready(i) for i in range(2)):
+        while not condition():
             if time.monotonic() > deadline:
-                raise OSError("veth0 got no link-local address")
+                raise OSError(otherwise)
             time.sleep(LOOK_SECONDS)
 
     def is_ready(self, i):
         """Whether the kernel has given veth0 its link-local address, which it does some time later."""
-        return self.shell(i, "ip -6 addr show dev veth0 scope link -tentative").strip() != ""
+        return self.make("ip -6 addr show dev veth0 scope link -tentative", namespace=i) != ""
 
     def hold(self, command):
         """A process that keeps a namespace alive, and dies with us: it reads a pipe of ours."""
@@ -265,16 +269,29 @@ class Veth:
         if holder.stdout.readline() != "ready\n":
             raise OSError(f"no network namespace: {holder.stderr.read().strip()}")
 
+    def make(self, *lines, namespace=0):
+        """Runs lines with the right to change the namespaces; returns what they print."""
+        text = " && ".join(lines)
+        if namespace:
+            text = f"nsenter --target {self.pids[1]} --net -- sh -ec '{text}'"
+        try:
+            self.maker.stdin.write(text + "\necho \"done $?\"\n")
+            self.maker.stdin.flush()
+        except BrokenPipeError:
+            pass  # why is in its output
+        output = []
+        for line in self.maker.stdout:
+            if line.startswith("done "):
+                if line != "done 0\n":
+                    break
+                return "".join(output).strip()
+            output.append(line)
+        raise OSError(f"cannot make network namespaces: {''.join(output).strip()}")
+
     def enter(self, i):
         """The command that runs another in namespace i."""
         user = () if os.geteuid() == 0 else ("--user", "--preserve-credentials")
-        return ("nsenter", "--target", str(self.holders[i].pid), *user, "--net", "--")
-
-    def shell(self, i, *lines):
-        done = subprocess.run([*self.enter(i), "sh", "-ec", "\n".join(lines)], capture_output=True, text=True)
-        if done.returncode:
-            raise OSError(f"cannot set up the namespaces: {done.stderr.strip()}")
-        return done.stdout
+        return ("nsenter", "--target", str(self.pids[i]), *user, "--net", "--")
 
     def hosts(self, family):
         addresses = self.IPV4 if family == 4 else self.IPV6
@@ -282,12 +299,12 @@ class Veth:
         return tuple(Host(addresses[i], reach=self.IPV4[i], enter=self.enter(i)) for i in range(2))
 
     def close(self):
-        for holder in reversed(self.holders):
-            holder.stdin.close()
-            holder.wait()
-            holder.stdout.close()
-            holder.stderr.close()
-        self.holders = []
+        try:
+            self.maker.stdin.close()
+        except BrokenPipeError:
+            pass
+        self.maker.wait()
+        self.maker.stdout.close()
 
 
 def perftest_rows(output):
