@@ -125,9 +125,13 @@ static void copy_here(bool write, uint64_t address, const struct iovec *parts, i
 	}
 }
 
-/* Bytes moved or -errno; everything or nothing is reported, though part may have been written. */
-static ssize_t copy_there(struct vb_local_peer *peer, bool write, uint64_t address,
-			  const struct iovec *parts, int count, uint32_t bytes)
+/* Bytes moved or -errno; everything or nothing is reported, though part may have been written.
+ *
+ * The lock is asked for at each copy: exec frees it and keeps the PID, and what lies at the address
+ * then belongs to another program. The kernel takes the old memory away before it frees the lock, so
+ * that a lock still held means that memory or one with nothing at the address yet. */
+static ssize_t copy_there(struct vb_local *local, struct vb_local_peer *peer, bool write,
+			  uint64_t address, const struct iovec *parts, int count, uint32_t bytes)
 {
 	uint32_t tail = write ? tail_bytes(address, bytes) : 0;
 	struct iovec remote[2] = {
@@ -137,6 +141,10 @@ static ssize_t copy_there(struct vb_local_peer *peer, bool write, uint64_t addre
 	unsigned long pieces = tail ? 2 : 1;
 	ssize_t n;
 
+	if (vb_registry_pid(local->registry, peer->slot) != peer->pid) {
+		peer->suspect = true;
+		return -ESRCH;
+	}
 	if (write)
 		n = process_vm_writev(peer->pid, parts, (unsigned long)count, remote, pieces, 0);
 	else
@@ -178,7 +186,7 @@ static ssize_t access_peer(struct vb_local *local, struct vb_local_peer *peer, b
 		copy_here(write, address, parts, count, bytes);
 		n = (ssize_t)bytes;
 	} else {
-		n = copy_there(peer, write, address, parts, count, bytes);
+		n = copy_there(local, peer, write, address, parts, count, bytes);
 	}
 	__atomic_store_n(&local->area->hazard, 0, __ATOMIC_RELEASE);
 	return n;

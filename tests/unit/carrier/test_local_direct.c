@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* test_local_direct.c - the initiator's own WRITE and READ: what is moved, what is refused, and that
  * nothing is moved any more once a region was taken back. */
+#define _GNU_SOURCE /* close_range */
 #include "local_helper.h"
 
 #include <sched.h>
@@ -52,7 +53,7 @@ static ssize_t direct(unsigned int slot, bool write, uint64_t va, void *data, ui
 
 /* Commands of the test to the owner. */
 struct order {
-	char what; /* m: publish mr, q: publish qp, w: withdraw, z: quiesce */
+	char what; /* m: publish mr, q: publish qp, w: withdraw, z: quiesce, x: close every descriptor */
 	struct vb_local_mr mr;
 	struct vb_local_qp qp;
 };
@@ -70,6 +71,9 @@ static void owner(struct test_nic *n, int fd, struct test_role *role)
 			vb_local_publish_qp(n->carrier, &order.qp);
 		else if (order.what == 'w')
 			r = vb_local_withdraw_mr(n->carrier, order.mr.rkey);
+		else if (order.what == 'x')
+			r = (fd > 3 && close_range(3, (unsigned int)fd - 1, 0)) ||
+			    close_range((unsigned int)fd + 1, ~0u, 0);
 		else
 			r = vb_local_quiesce_qp(n->carrier, order.qp.qpn);
 		test_send(fd, &r, sizeof(r));
@@ -244,6 +248,33 @@ static void another_process_is_written_and_read(void **state)
 	vb_local_read_counters(nic.carrier, &counters);
 	assert_true(counters.direct_writes > 200 && counters.direct_reads >= 200);
 	assert_true(counters.direct_refused > 20);
+	test_nic_close(&nic);
+}
+
+/* What exec does to a process: its lock is gone in one moment, and its PID stays. Whatever has come to lie
+ * at the region's addresses is not ours to write. */
+static void nothing_is_written_after_exec(void **state)
+{
+	struct test_role role = {.address = test_address(49), .run = owner};
+	struct vb_local_mr mr = region();
+	struct test_child child;
+	uint8_t byte = 1;
+	struct vb_local_qp qp;
+	uint16_t slot;
+
+	assert_int_equal(test_nic_open(&nic, &role.address), 0);
+	slot = test_start_nic(&child, &role);
+	qp = its_qp(slot, nic.registry->slot);
+	assert_int_equal(tell(&child, 'm', &mr, NULL), 0);
+	assert_int_equal(tell(&child, 'q', NULL, &qp), 0);
+	shared[0] = 0;
+	assert_int_equal(direct(slot, true, IOVA, &byte, 1), 1);
+	assert_int_equal(shared[0], 1);
+	assert_int_equal(tell(&child, 'x', NULL, NULL), 0);
+	byte = 2;
+	assert_true(direct(slot, true, IOVA, &byte, 1) < 0);
+	assert_int_equal(shared[0], 1);
+	test_kill(&child);
 	test_nic_close(&nic);
 }
 
@@ -435,6 +466,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(another_process_is_written_and_read),
+		cmocka_unit_test(nothing_is_written_after_exec),
 		cmocka_unit_test(our_own_regions_are_written_and_read),
 		cmocka_unit_test(nothing_is_written_after_withdrawal),
 		cmocka_unit_test(a_stopped_access_is_waited_for_and_a_dead_one_is_not),
