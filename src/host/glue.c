@@ -8,6 +8,8 @@
  * whichever GID the peer was named.
  */
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -103,11 +105,27 @@ static void release(void *env, struct vb_path *path)
 
 /* --- packets and copies --------------------------------------------------------------------- */
 
+/* A ring that cannot be made drops its packets as a wire would, and the program sees retries run out:
+ * the cause is said where it is known. */
+static void say_memory_is_full(void)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+
+	if (!atomic_flag_test_and_set(&said))
+		fprintf(stderr,
+			"verbena: shared memory (/dev/shm) is full, so that no data reaches another "
+			"process of this host; each pair of processes needs 260 KiB there for each "
+			"direction. Make it larger, or set VERBENA_LOCAL=0 for all of them.\n");
+}
+
 static int tx(void *env, const struct vb_path *path, const struct vb_tx *packet)
 {
 	struct vb_carrier *carrier = path->carrier;
+	int rc = carrier->ops->tx(carrier, path, packet);
 
-	return carrier->ops->tx(carrier, path, packet);
+	if (__builtin_expect(rc == -ENOSPC, 0))
+		say_memory_is_full();
+	return rc;
 }
 
 static ssize_t direct(void *env, const struct vb_qp *qp, enum vb_direction direction, uint32_t rkey,
