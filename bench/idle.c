@@ -5,8 +5,8 @@
  *      bench_idle [QUEUE_PAIRS [SECONDS]]
  *
  * Makes RC queue pairs with the smallest queues, connects them to each other in pairs, and looks at
- * the process's own memory before and after; then sleeps, with an armed completion channel, and looks
- * at its processor time. An ordinary verbs program: it runs on any device.
+ * the process's own memory before and after; then sleeps, with an armed completion channel, and
+ * looks at its processor time. An ordinary verbs program: it runs on any device.
  */
 #include <infiniband/verbs.h>
 #include <malloc.h>
@@ -58,7 +58,7 @@ static struct ibv_qp *create(struct setting *s)
 	struct ibv_qp_init_attr init = {
 		.send_cq = s->cq,
 		.recv_cq = s->cq,
-		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.qp_type = IBV_QPT_RC,
 	};
 	struct ibv_qp *qp = ibv_create_qp(s->pd, &init);
@@ -70,7 +70,7 @@ static struct ibv_qp *create(struct setting *s)
 
 static void connect_to(struct setting *s, struct ibv_qp *qp, uint32_t peer)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = PORT };
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = PORT};
 
 	if (ibv_modify_qp(qp, &attr,
 			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
@@ -81,17 +81,19 @@ static void connect_to(struct setting *s, struct ibv_qp *qp, uint32_t peer)
 		.dest_qp_num = peer,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1,
-			     .port_num = PORT,
-			     .grh = { .dgid = s->gid, .sgid_index = GID_INDEX, .hop_limit = 64 } },
+		.ah_attr = {.is_global = 1,
+			    .port_num = PORT,
+			    .grh = {.dgid = s->gid, .sgid_index = GID_INDEX, .hop_limit = 64}},
 	};
 	if (ibv_modify_qp(qp, &attr,
 			  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 				  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
 		die("to RTR");
-	attr = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1
-	};
+	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
+				    .timeout = 14,
+				    .retry_cnt = 7,
+				    .rnr_retry = 7,
+				    .max_rd_atomic = 1};
 	if (ibv_modify_qp(qp, &attr,
 			  IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 				  IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC))
@@ -138,7 +140,7 @@ int main(int argc, char **argv)
 	int count = argc > 1 ? atoi(argv[1]) : 1000;
 	unsigned int seconds = argc > 2 ? (unsigned int)atoi(argv[2]) : 10;
 	struct ibv_qp *warm_up[2], **qps;
-	struct setting s = { 0 };
+	struct setting s = {0};
 	long resident, allocated;
 	double busy;
 

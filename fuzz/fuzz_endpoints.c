@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_endpoints.c - two NICs joined by a hostile wire; the input says what the two programs do and what
- * the wire does: deliver, lose, repeat, swap, corrupt, forge.
+ * fuzz_endpoints.c - two NICs joined by a hostile wire; the input says what the two programs do and
+ * what the wire does: deliver, lose, repeat, swap, corrupt, forge.
  *
- * Whatever happens, the invariants of world.h hold. While the wire only lost, repeated or swapped, it
- * was a network as the specification knows it: then, once it behaves, every reliable connection comes
- * to an end: all its requests complete or it fails.
+ * Whatever happens, the invariants of world.h hold. While the wire only lost, repeated or swapped,
+ * it was a network as the specification knows it: then, once it behaves, every reliable connection
+ * comes to an end: all its requests complete or it fails.
  */
 #include <string.h>
 
@@ -15,7 +15,8 @@
 #define DRAIN_ROUNDS 20000
 
 struct story {
-	bool forged; /* a packet that no core sent was taken for one: answers may be believed for nothing */
+	bool forged; /* a packet that no core sent was taken for one: answers may be believed for
+			nothing */
 };
 
 enum step {
@@ -221,7 +222,8 @@ static void do_step(struct fuzz_world *world, struct vb_fuzz_input *in, struct s
 	}
 }
 
-/* --- the end: the wire behaves ------------------------------------------------------------------- */
+/* --- the end: the wire behaves -------------------------------------------------------------------
+ */
 
 static bool is_at_rest(const struct fuzz_side *side)
 {
@@ -239,8 +241,8 @@ static void drain_side(struct fuzz_side *side)
 	fuzz_poll(side, 64);
 }
 
-/* Everything is delivered; receives are posted while somebody may wait for one; time jumps to the next
- * deadline. */
+/* Everything is delivered; receives are posted while somebody may wait for one; time jumps to the
+ * next deadline. */
 static void drain(struct fuzz_world *world)
 {
 	struct fuzz_side *a = &world->side[0], *b = &world->side[1];

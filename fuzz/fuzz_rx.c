@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_rx.c - any bytes, as packets for queue pairs that exist, are connected, wait for messages and have
- * requests under way.
+ * fuzz_rx.c - any bytes, as packets for queue pairs that exist, are connected, wait for messages
+ * and have requests under way.
  *
- * The input is a list of packets: a control byte, a size, the bytes. The destination QPN is put right
- * always, and what else a fuzzer would not guess as the control byte says: the PSN, the keys and
- * the address. What is behind the checks of both is to be reached too.
+ * The input is a list of packets: a control byte, a size, the bytes. The destination QPN is put
+ * right always, and what else a fuzzer would not guess as the control byte says: the PSN, the keys
+ * and the address. What is behind the checks of both is to be reached too.
  */
 #include <string.h>
 
@@ -15,14 +15,16 @@
 #define PACKETS_MAX 64
 
 enum control {
-	AS_IT_IS = 1 << 0,	 /* nothing but the QPN is put right */
-	IS_ANSWER = 1 << 1,	 /* the PSN is near the oldest request under way, else near the expected one */
+	AS_IT_IS = 1 << 0, /* nothing but the QPN is put right */
+	IS_ANSWER =
+		1
+		<< 1, /* the PSN is near the oldest request under way, else near the expected one */
 	RIGHT_KEYS = 1 << 2,
 	WRONG_SOURCE = 1 << 3,
 	THEN_RUN = 1 << 4,
 	THEN_DEADLINE = 1 << 5,
 	THEN_POST = 1 << 6,
-	LONG_SIZE = 1 << 7,	 /* two bytes */
+	LONG_SIZE = 1 << 7, /* two bytes */
 };
 
 static const uint8_t kind_of_transport[8] = {
@@ -68,10 +70,52 @@ static void post(struct fuzz_side *side)
 {
 	static const uint8_t sends[] = {
 		/* kind, opcode, flags, SGEs: 1 (offset, length, key), remote address, key, value */
-		FUZZ_RC, VB_WR_SEND, 2, 1, 0, 0, 200, 0,
-		FUZZ_RC, VB_WR_RDMA_READ, 2, 1, 0, 1, 0xc2, 100, 0, 0, 4, 0, 1,
-		FUZZ_RC, VB_WR_ATOMIC_FETCH_AND_ADD, 2, 1, 0, 2, 8, 0, 0, 4, 0, 1,
-		FUZZ_RC, VB_WR_RDMA_WRITE, 2, 1, 0, 3, 0xc2, 100, 0, 0, 4, 0, 1,
+		FUZZ_RC,
+		VB_WR_SEND,
+		2,
+		1,
+		0,
+		0,
+		200,
+		0,
+		FUZZ_RC,
+		VB_WR_RDMA_READ,
+		2,
+		1,
+		0,
+		1,
+		0xc2,
+		100,
+		0,
+		0,
+		4,
+		0,
+		1,
+		FUZZ_RC,
+		VB_WR_ATOMIC_FETCH_AND_ADD,
+		2,
+		1,
+		0,
+		2,
+		8,
+		0,
+		0,
+		4,
+		0,
+		1,
+		FUZZ_RC,
+		VB_WR_RDMA_WRITE,
+		2,
+		1,
+		0,
+		3,
+		0xc2,
+		100,
+		0,
+		0,
+		4,
+		0,
+		1,
 	};
 	struct vb_fuzz_input in = {sends, sends + sizeof(sends)};
 

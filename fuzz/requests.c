@@ -3,9 +3,9 @@
  * requests.c - work requests drawn from the input, the account of their completions, and forged
  * packets.
  *
- * The account of a queue: a request's number is its wr_id. Completions of a send queue may leave out
- * only requests that were not signalled; those of a receive queue leave out none; a shared receive
- * queue's come in any order. A queue whose CQ overran keeps no promises any more.
+ * The account of a queue: a request's number is its wr_id. Completions of a send queue may leave
+ * out only requests that were not signalled; those of a receive queue leave out none; a shared
+ * receive queue's come in any order. A queue whose CQ overran keeps no promises any more.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,7 +16,8 @@
 
 enum { PENDING, PENDING_SILENT, DONE };
 
-/* --- accounts ------------------------------------------------------------------------------------ */
+/* --- accounts ------------------------------------------------------------------------------------
+ */
 
 static void note_posted(struct fuzz_account *account, bool silent)
 {
@@ -77,13 +78,15 @@ void fuzz_check_all_completed(const struct fuzz_side *side)
 	for (int k = 0; k < FUZZ_KINDS; k++) {
 		const struct fuzz_account *sends = &side->sends[k], *recvs = &side->recvs[k];
 
-		for (uint32_t i = sends->completed; !side->send_cq->overrun && i < sends->posted; i++)
+		for (uint32_t i = sends->completed; !side->send_cq->overrun && i < sends->posted;
+		     i++)
 			VB_ASSERT(sends->state[i] == PENDING_SILENT);
 		VB_ASSERT(side->recv_cq->overrun || recvs->completed == recvs->posted);
 	}
 }
 
-/* --- posting --------------------------------------------------------------------------------------- */
+/* --- posting
+ * --------------------------------------------------------------------------------------- */
 
 static uint32_t draw_key(const struct fuzz_side *side, struct vb_fuzz_input *in, bool remote)
 {
@@ -202,7 +205,8 @@ bool fuzz_post_plain_recv(struct fuzz_side *side, enum fuzz_kind kind)
 	struct vb_qp *qp = side->qp[kind];
 	struct fuzz_account *account = qp->srq ? &side->srq_recvs : &side->recvs[kind];
 	const struct vb_mr *mr = side->mr[FUZZ_ALL_RIGHTS];
-	struct vb_sge sge = {.addr = (uintptr_t)fuzz_memory(side), .length = FUZZ_MEMORY,
+	struct vb_sge sge = {.addr = (uintptr_t)fuzz_memory(side),
+			     .length = FUZZ_MEMORY,
 			     .lkey = mr ? mr->lkey : 0};
 	struct vb_recv_wr wr = {.wr_id = account->posted, .sges = &sge, .num_sge = 1};
 
@@ -213,7 +217,8 @@ bool fuzz_post_plain_recv(struct fuzz_side *side, enum fuzz_kind kind)
 	return true;
 }
 
-/* --- forging --------------------------------------------------------------------------------------- */
+/* --- forging
+ * --------------------------------------------------------------------------------------- */
 
 static uint32_t draw_psn(const struct vb_qp *qp, struct vb_fuzz_input *in)
 {

@@ -19,7 +19,8 @@ static const struct in6_addr addresses[2] = {
 	{.s6_addr = {[0] = 0xfe, [1] = 0x80, [15] = 3}},
 };
 
-/* --- what the NICs ask of their surroundings ----------------------------------------------------- */
+/* --- what the NICs ask of their surroundings -----------------------------------------------------
+ */
 
 static void check_tx(const struct fuzz_side *side, const struct vb_path *path,
 		     const struct vb_tx *tx)
@@ -53,7 +54,8 @@ static int on_tx(void *env, const struct vb_path *path, const struct vb_tx *tx)
 	VB_ASSERT(bytes > 0);
 	packet->size = (size_t)bytes;
 	for (int i = 0; i < tx->payload_parts; i++) {
-		memcpy(packet->data + packet->size, tx->payload[i].iov_base, tx->payload[i].iov_len);
+		memcpy(packet->data + packet->size, tx->payload[i].iov_base,
+		       tx->payload[i].iov_len);
 		packet->size += tx->payload[i].iov_len;
 	}
 	memset(packet->data + packet->size, 0, tx->headers->pad);
@@ -156,7 +158,8 @@ static const struct vb_nic_ops ops = {
 	.random = on_random,
 };
 
-/* --- configuration ------------------------------------------------------------------------------- */
+/* --- configuration -------------------------------------------------------------------------------
+ */
 
 static void draw_config(struct fuzz_config *c, struct vb_fuzz_input *in)
 {
@@ -198,7 +201,8 @@ static void draw_config(struct fuzz_config *c, struct vb_fuzz_input *in)
 	};
 }
 
-/* --- objects --------------------------------------------------------------------------------------- */
+/* --- objects
+ * --------------------------------------------------------------------------------------- */
 
 static void init_side_once(struct fuzz_world *world, unsigned int index)
 {
@@ -315,7 +319,8 @@ static void destroy_objects(struct fuzz_side *side)
 	check_empty(side->nic);
 }
 
-/* --- states ---------------------------------------------------------------------------------------- */
+/* --- states
+ * ---------------------------------------------------------------------------------------- */
 
 static struct vb_qp_attr connection(struct fuzz_side *side, enum fuzz_kind kind)
 {
@@ -378,7 +383,8 @@ void fuzz_set_state(struct fuzz_side *side, enum fuzz_kind kind, enum vb_qp_stat
 	}
 }
 
-/* --- the world ------------------------------------------------------------------------------------- */
+/* --- the world
+ * ------------------------------------------------------------------------------------- */
 
 struct fuzz_world *fuzz_world_begin(struct vb_fuzz_input *in)
 {

@@ -6,8 +6,8 @@
  *      nic --- tx ---> link[0] (a queue of packets) ---> rx --- nic
  *          <-- rx <--- link[1]                      <--- tx
  *
- * The world has time, memory and the carriers; a target decides when packets are delivered, to whom,
- * and what is done to them on the way. What holds whatever happens is checked here:
+ * The world has time, memory and the carriers; a target decides when packets are delivered, to
+ * whom, and what is done to them on the way. What holds whatever happens is checked here:
  *
  *   - a packet that the core sends encodes, its lengths agree, its payload can be read;
  *   - every completion is of a request that was posted; those of one queue come in order, once;
@@ -22,9 +22,9 @@
 
 #define FUZZ_MEMORY 8192u
 #define FUZZ_GUARD 256u
-#define FUZZ_LINK 64u		  /* packets on their way in one direction */
+#define FUZZ_LINK 64u /* packets on their way in one direction */
 #define FUZZ_PACKET_MAX (64u + 16384u + 3u)
-#define FUZZ_REQUESTS 4096u	  /* requests that one queue is ever given */
+#define FUZZ_REQUESTS 4096u /* requests that one queue is ever given */
 #define FUZZ_SGE_MAX 3u
 #define FUZZ_REGIONS 4
 
@@ -34,8 +34,8 @@ enum fuzz_kind { FUZZ_RC, FUZZ_UC, FUZZ_UD };
 /* The regions, all over the same memory. */
 enum fuzz_region {
 	FUZZ_ALL_RIGHTS,
-	FUZZ_READ_ONLY,	 /* no right but local read */
-	FUZZ_HALF,	 /* all rights, the first half */
+	FUZZ_READ_ONLY, /* no right but local read */
+	FUZZ_HALF,	/* all rights, the first half */
 	FUZZ_OTHER_PD,
 };
 
@@ -70,9 +70,9 @@ struct fuzz_side {
 	struct vb_qp *qp[FUZZ_KINDS];
 	struct fuzz_account sends[FUZZ_KINDS], recvs[FUZZ_KINDS], srq_recvs;
 	struct fuzz_link out;
-	uint8_t *block;	 /* guard, memory, guard */
-	uint32_t paths;	 /* resolved and not released */
-	bool was_blocked;/* refused a packet since the last unblock */
+	uint8_t *block;	  /* guard, memory, guard */
+	uint32_t paths;	  /* resolved and not released */
+	bool was_blocked; /* refused a packet since the last unblock */
 };
 
 /* Drawn from the input once, before anything is made. */
@@ -95,12 +95,12 @@ struct fuzz_world {
 	uint32_t direct_calls;
 };
 
-/* fuzz_world_begin - everything made, all queue pairs connected and in RTS. The world is one for the
- * process: its NICs and buffers are kept between inputs. */
+/* fuzz_world_begin - everything made, all queue pairs connected and in RTS. The world is one for
+ * the process: its NICs and buffers are kept between inputs. */
 struct fuzz_world *fuzz_world_begin(struct vb_fuzz_input *in);
 
-/* fuzz_world_end - all queue pairs go through ERR; what was posted must be accounted for; everything is
- * freed. */
+/* fuzz_world_end - all queue pairs go through ERR; what was posted must be accounted for;
+ * everything is freed. */
 void fuzz_world_end(struct fuzz_world *world);
 
 /* fuzz_world_check - the invariants, after each step. */
@@ -129,7 +129,8 @@ void fuzz_poll(struct fuzz_side *side, int n);
 /* fuzz_rx - gives the side these bytes, in a block of their exact size, as from its peer. */
 void fuzz_rx(struct fuzz_side *side, const uint8_t *data, size_t size, bool right_source);
 
-/* Links. fuzz_link_take removes the packet at a place and returns it; it is valid until the next tx. */
+/* Links. fuzz_link_take removes the packet at a place and returns it; it is valid until the next
+ * tx. */
 const struct fuzz_packet *fuzz_link_at(const struct fuzz_link *link, uint32_t place);
 const struct fuzz_packet *fuzz_link_take(struct fuzz_link *link, uint32_t place);
 

@@ -5,7 +5,8 @@
 
 #include "world.h"
 
-/* fuzz_check_all_completed - all queue pairs are in ERR and everything was polled: nothing is missing. */
+/* fuzz_check_all_completed - all queue pairs are in ERR and everything was polled: nothing is
+ * missing. */
 void fuzz_check_all_completed(const struct fuzz_side *side);
 
 #endif

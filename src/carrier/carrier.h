@@ -16,8 +16,8 @@
 
 struct vb_carrier;
 
-/* vb_deliver_fn - the NIC's end: called by poll for each packet that arrived; rx is the carrier's and
- * valid during the call. */
+/* vb_deliver_fn - the NIC's end: called by poll for each packet that arrived; rx is the carrier's
+ * and valid during the call. */
 typedef void (*vb_deliver_fn)(void *env, const struct vb_rx *rx);
 
 struct vb_carrier_ops {
@@ -27,8 +27,8 @@ struct vb_carrier_ops {
 	int (*tx)(struct vb_carrier *carrier, const struct vb_path *path, const struct vb_tx *tx);
 	/* flush - everything taken is on its way. */
 	void (*flush)(struct vb_carrier *carrier);
-	/* poll - delivers up to budget packets; returns how many. *room is set to true when a packet that
-	 * was refused with -EAGAIN may be taken now (left alone otherwise). */
+	/* poll - delivers up to budget packets; returns how many. *room is set to true when a
+	 * packet that was refused with -EAGAIN may be taken now (left alone otherwise). */
 	int (*poll)(struct vb_carrier *carrier, int budget, bool *room);
 	/* arm - before the owner sleeps on fd: from now on an arriving packet makes fd readable.
 	 * False: something is waiting already, poll instead. */

@@ -2,9 +2,10 @@
 /*
  * local.c - the carrier between the processes of one host, and within one: its life and its ops.
  *
- * A packet's destination is the slot in its QPN. Sending copies it into the ring to that slot and rings
- * a doorbell; polling looks at one word and, when it is not zero, at the rings that it names. There is
- * no batch: flush has nothing to do. local_private.h shows the shared memory, local_ring.c the frames.
+ * A packet's destination is the slot in its QPN. Sending copies it into the ring to that slot and
+ * rings a doorbell; polling looks at one word and, when it is not zero, at the rings that it names.
+ * There is no batch: flush has nothing to do. local_private.h shows the shared memory, local_ring.c
+ * the frames.
  */
 #define _GNU_SOURCE
 #include "carrier/local_private.h"
@@ -17,7 +18,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define TURN 32 /* packets of one ring before the next gets its turn */
+#define TURN 32		  /* packets of one ring before the next gets its turn */
 #define CLOCK_EVERY 16u	  /* packets to one peer between looks at the clock */
 #define WAITING_EVERY 64u /* polls between looks at the clock while a ring is full */
 
@@ -135,7 +136,8 @@ static int local_poll(struct vb_carrier *carrier, int budget, bool *room)
 		return 0;
 	if ((local->waiting || local->retries) && local->waiting_polls++ % WAITING_EVERY == 0)
 		look_after_waiting(local);
-	for (turns = 0; count < budget && turns < budget + TURN && local->pending_summary; turns++) {
+	for (turns = 0; count < budget && turns < budget + TURN && local->pending_summary;
+	     turns++) {
 		unsigned int slot;
 		bool more;
 
@@ -164,8 +166,7 @@ static void release(struct vb_local *local)
 		struct vb_local_peer *peer = local->peers[slot];
 
 		if (local->watch[slot].segment)
-			munmap((void *)(uintptr_t)local->watch[slot].segment,
-			       VB_LOCAL_WATCH_BYTES);
+			munmap((void *)(uintptr_t)local->watch[slot].segment, VB_LOCAL_WATCH_BYTES);
 		if (!peer)
 			continue;
 		vb_local_ring_unmap(peer->in.ring);
@@ -205,7 +206,8 @@ static const struct vb_carrier_ops local_ops = {
 	.destroy = local_destroy,
 };
 
-/* The area may hold what an earlier carrier of this process wrote: empties what was ever written. */
+/* The area may hold what an earlier carrier of this process wrote: empties what was ever written.
+ */
 static int prepare_area(struct vb_local *local)
 {
 	struct vb_local_area *area = local->area;
@@ -235,8 +237,8 @@ int vb_local_create(struct vb_carrier **out, struct vb_registry *registry, vb_de
 	local->registry = registry;
 	local->slot = registry->slot;
 	local->wake_fd = local->timer_fd = -1;
-	local->area = (struct vb_local_area *)((uint8_t *)vb_registry_segment(registry) +
-					       VB_FILE_PAGE);
+	local->area =
+		(struct vb_local_area *)((uint8_t *)vb_registry_segment(registry) + VB_FILE_PAGE);
 	local->swept_ms = vb_local_now_ms();
 	pthread_mutex_init(&local->tables_lock, NULL);
 	pthread_mutex_init(&local->watch_lock, NULL);
@@ -250,8 +252,8 @@ int vb_local_create(struct vb_carrier **out, struct vb_registry *registry, vb_de
 		r = -EIO;
 	if (r)
 		goto err_release;
-	/* With Yama's ptrace_scope 1 a peer of our user may write our memory only if we say so; where there is
-	 * no Yama this fails, and nothing is needed. */
+	/* With Yama's ptrace_scope 1 a peer of our user may write our memory only if we say so;
+	 * where there is no Yama this fails, and nothing is needed. */
 	(void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	__atomic_store_n(&local->area->id, id | 1, __ATOMIC_SEQ_CST);
 	*out = &local->base;

@@ -18,10 +18,12 @@ int vb_local_create(struct vb_carrier **out, struct vb_registry *registry, vb_de
 		    void *env) VB_MUST_USE;
 void vb_local_drop_in_child(struct vb_carrier *carrier);
 
-/* vb_local_route - fills path: segment_max, own_segment, direct. The slot is in each packet's QPN. */
+/* vb_local_route - fills path: segment_max, own_segment, direct. The slot is in each packet's QPN.
+ */
 void vb_local_route(struct vb_carrier *carrier, struct vb_path *path);
 
-/* What other processes of the host may know of a region or a queue pair, to write and read without us. */
+/* What other processes of the host may know of a region or a queue pair, to write and read without
+ * us. */
 struct vb_local_mr {
 	uint32_t rkey, pd_id, access; /* enum ibv_access_flags bits */
 	uint64_t addr, iova, length;
@@ -31,7 +33,8 @@ struct vb_local_qp {
 	bool open; /* connected, in a state that takes requests (RTS) */
 };
 
-/* vb_local_publish_mr - makes the region reachable. 0; -ENOSPC: it stays reachable by packets only. */
+/* vb_local_publish_mr - makes the region reachable. 0; -ENOSPC: it stays reachable by packets only.
+ */
 int vb_local_publish_mr(struct vb_carrier *carrier, const struct vb_local_mr *mr);
 /* vb_local_withdraw_mr - no new direct access starts; returns when none is under way: 0, or -EBUSY
  * when a live process kept one for longer than a bounded wait (stopped in the middle). Called
@@ -42,9 +45,9 @@ void vb_local_publish_qp(struct vb_carrier *carrier, const struct vb_local_qp *q
 /* vb_local_quiesce_qp - waits (bounded) until no direct access through this QP is under way. */
 int vb_local_quiesce_qp(struct vb_carrier *carrier, uint32_t qpn);
 
-/* vb_local_direct - the initiator's own copy. write: from local to the peer. Returns the bytes moved
- * (at most 1 MiB a call), or -errno: any doubt (unknown key or QP, rights, range, PD, dead or foreign
- * process, call forbidden) refuses, and the packets' way gives the peer's own verdict. */
+/* vb_local_direct - the initiator's own copy. write: from local to the peer. Returns the bytes
+ * moved (at most 1 MiB a call), or -errno: any doubt (unknown key or QP, rights, range, PD, dead or
+ * foreign process, call forbidden) refuses, and the packets' way gives the peer's own verdict. */
 ssize_t vb_local_direct(struct vb_carrier *carrier, bool write, uint32_t qpn, uint32_t dest_qpn,
 			uint32_t rkey, uint64_t va, const struct iovec *local, int parts,
 			uint32_t length);

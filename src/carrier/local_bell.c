@@ -6,14 +6,15 @@
  *      frame, then its mark
  *      word |= bit          (full barrier)    poll: summary = 0, word = 0 -> look into those rings
  *      summary |= word's bit
- *      armed? -> exchange 0, one datagram     arm: armed = 1 (full barrier), doorbells? -> do not sleep
+ *      armed? -> exchange 0, one datagram     arm: armed = 1 (full barrier), doorbells? -> do not
+ * sleep
  *
  * Either the sender sees armed, or the owner sees the doorbell: both store first and load then, in
- * one total order. A sender that is killed between two steps leaves a doorbell without a summary: its
- * frame is found with the next one, or goes the way of everything that the dead were saying.
+ * one total order. A sender that is killed between two steps leaves a doorbell without a summary:
+ * its frame is found with the next one, or goes the way of everything that the dead were saying.
  *
- * The datagram goes to an abstract socket, which everybody in the network namespace can reach who knows
- * its random name. What it says is "look", and nothing in it is read.
+ * The datagram goes to an abstract socket, which everybody in the network namespace can reach who
+ * knows its random name. What it says is "look", and nothing in it is read.
  */
 #include "carrier/local_private.h"
 
@@ -126,8 +127,8 @@ void vb_local_bell_ring(struct vb_local *local, struct vb_local_peer *peer)
 	uint64_t bit = 1ull << (local->slot % 64);
 
 	if (peer->out.bell_busy) {
-		/* The consumer lags: likely the last doorbell still stands, and looking leaves its cache
-		 * line alone. The barrier puts the look behind the frame. */
+		/* The consumer lags: likely the last doorbell still stands, and looking leaves its
+		 * cache line alone. The barrier puts the look behind the frame. */
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		if ((__atomic_load_n(&bell->word[w], __ATOMIC_SEQ_CST) & bit) &&
 		    (__atomic_load_n(&bell->summary, __ATOMIC_SEQ_CST) & 1u << w))
@@ -158,7 +159,8 @@ void vb_local_bell_take(struct vb_local *local)
 		unsigned int w = (unsigned int)__builtin_ctz(summary);
 
 		summary &= summary - 1;
-		local->pending[w] |= __atomic_exchange_n(&local->bell->word[w], 0, __ATOMIC_SEQ_CST);
+		local->pending[w] |=
+			__atomic_exchange_n(&local->bell->word[w], 0, __ATOMIC_SEQ_CST);
 	}
 }
 

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * local_direct.c - the initiator's own WRITE and READ: the checks that the peer's responder would make,
- * on what the peer published, and then one copy into or out of its memory.
+ * local_direct.c - the initiator's own WRITE and READ: the checks that the peer's responder would
+ * make, on what the peer published, and then one copy into or out of its memory.
  *
  *      the peer lives, lets us, and its process is who it says
- *      hazard = {its QP, rkey}                       the owner cannot take the region away from here on
- *      its QP: open, connected to ours, with the right        (IBTA 9.7.4.1.5)
- *      its region: this very rkey, the QP's PD, with the right, around the range   (IBTA 10.6)
- *      copy; hazard = 0
+ *      hazard = {its QP, rkey}                       the owner cannot take the region away from
+ * here on its QP: open, connected to ours, with the right        (IBTA 9.7.4.1.5) its region: this
+ * very rkey, the QP's PD, with the right, around the range   (IBTA 10.6) copy; hazard = 0
  *
  * Any doubt is an -errno. The request then goes as packets, and the peer itself judges.
  *
- * The copy is process_vm_writev(2) or process_vm_readv(2), at most VB_LOCAL_DIRECT_MAX bytes a call; of a
- * WRITE the last up to 8 bytes, to an 8-byte boundary, are a piece behind the rest, because programs
- * poll on the last byte. Where the two ends are one process it is memmove(3).
+ * The copy is process_vm_writev(2) or process_vm_readv(2), at most VB_LOCAL_DIRECT_MAX bytes a
+ * call; of a WRITE the last up to 8 bytes, to an 8-byte boundary, are a piece behind the rest,
+ * because programs poll on the last byte. Where the two ends are one process it is memmove(3).
  */
 #define _GNU_SOURCE
 #include "carrier/local_private.h"
@@ -118,7 +117,8 @@ static void copy_here(bool write, uint64_t address, const struct iovec *parts, i
 			main_left -= (uint32_t)first;
 			if (first < n) {
 				__atomic_thread_fence(__ATOMIC_RELEASE);
-				memmove(at + first, (uint8_t *)parts[i].iov_base + first, n - first);
+				memmove(at + first, (uint8_t *)parts[i].iov_base + first,
+					n - first);
 			}
 		}
 		at += n;
@@ -128,8 +128,8 @@ static void copy_here(bool write, uint64_t address, const struct iovec *parts, i
 /* Bytes moved or -errno; everything or nothing is reported, though part may have been written.
  *
  * The lock is asked for at each copy: exec frees it and keeps the PID, and what lies at the address
- * then belongs to another program. The kernel takes the old memory away before it frees the lock, so
- * that a lock still held means that memory or one with nothing at the address yet. */
+ * then belongs to another program. The kernel takes the old memory away before it frees the lock,
+ * so that a lock still held means that memory or one with nothing at the address yet. */
 static ssize_t copy_there(struct vb_local *local, struct vb_local_peer *peer, bool write,
 			  uint64_t address, const struct iovec *parts, int count, uint32_t bytes)
 {
@@ -174,8 +174,8 @@ static ssize_t access_peer(struct vb_local *local, struct vb_local_peer *peer, b
 	uint64_t address;
 	ssize_t n = -EACCES;
 
-	__atomic_exchange_n(&local->area->hazard,
-			    VB_HAZARD_VALID | (uint64_t)dest_qpn << 32 | rkey, __ATOMIC_SEQ_CST);
+	__atomic_exchange_n(&local->area->hazard, VB_HAZARD_VALID | (uint64_t)dest_qpn << 32 | rkey,
+			    __ATOMIC_SEQ_CST);
 	address = check_access(peer->area, write ? ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ, qpn,
 			       dest_qpn, rkey, va, bytes);
 	if (!address) {
@@ -212,7 +212,8 @@ ssize_t vb_local_direct(struct vb_carrier *carrier, bool write, uint32_t qpn, ui
 		n = -EPERM;
 	count = take_parts(local_parts, parts, VB_MIN(length, VB_LOCAL_DIRECT_MAX), piece, &bytes);
 	if (n == 0 && bytes == 0)
-		n = -EINVAL; /* an empty WRITE or READ needs no region, but a good QP: the peer's to say */
+		n = -EINVAL; /* an empty WRITE or READ needs no region, but a good QP: the peer's to
+				say */
 	if (n == 0) {
 		if (!peer->announced)
 			announce(local, peer);

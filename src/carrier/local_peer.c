@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * local_peer.c - the other processes of the host: what we map of them, and noticing that they are gone.
+ * local_peer.c - the other processes of the host: what we map of them, and noticing that they are
+ * gone.
  *
- * A view is the peer's segment and bell, mapped. It is valid while the segment has an owner: an owner
- * that leaves clears its area's id, and whoever takes a dead one's slot sets `closed` before
+ * A view is the peer's segment and bell, mapped. It is valid while the segment has an owner: an
+ * owner that leaves clears its area's id, and whoever takes a dead one's slot sets `closed` before
  * anything else, so that a new owner is never met through the view of the old one. That costs two
- * loads and no system call. Death without a successor is found by asking the kernel for the slot's lock:
- * at first use, after an error, when a ring stays full, when the last look is VB_LOCAL_STALE_MS
- * old (of a sender: every 16th packet asks the clock), and in the sweep before sleeping.
+ * loads and no system call. Death without a successor is found by asking the kernel for the slot's
+ * lock: at first use, after an error, when a ring stays full, when the last look is
+ * VB_LOCAL_STALE_MS old (of a sender: every 16th packet asks the clock), and in the sweep before
+ * sleeping.
  */
 #include "carrier/local_private.h"
 
@@ -36,8 +38,8 @@ static int map_segment(struct vb_local *local, struct vb_local_peer *peer,
 	void *map;
 	int r, fd;
 
-	fd = vb_registry_file_open(local->registry, VB_FILE_SEGMENT, peer->slot, 0, VB_SEGMENT_BYTES,
-				   false, header);
+	fd = vb_registry_file_open(local->registry, VB_FILE_SEGMENT, peer->slot, 0,
+				   VB_SEGMENT_BYTES, false, header);
 	if (fd < 0)
 		return fd;
 	r = vb_file_map(fd, VB_SEGMENT_BYTES, false, &map);
@@ -115,8 +117,8 @@ static int open_view(struct vb_local *local, struct vb_local_peer *peer)
 		r = map_bell(local, peer, header.instance);
 	if (r == 0 && (vb_local_is_closed(peer->segment) || !read_area(peer)))
 		r = -EHOSTUNREACH;
-	/* In another PID namespace the owner's word for its PID and the kernel's cannot be compared, and
-	 * writing into the memory of a wrong process is worse than not writing. */
+	/* In another PID namespace the owner's word for its PID and the kernel's cannot be
+	 * compared, and writing into the memory of a wrong process is worse than not writing. */
 	if (header.pid_ns == 0 || header.pid_ns != vb_registry_pid_ns(local->registry))
 		peer->pid = 0;
 	else if (r == 0 && (uint32_t)peer->pid != header.pid)

@@ -37,15 +37,17 @@
 #define VB_LOCAL_RING_FILE (VB_FILE_PAGE + VB_LOCAL_RING_BYTES)
 #define VB_LOCAL_BELL_FILE VB_FILE_PAGE
 #define VB_LOCAL_WAKE_NAME_MAX 80u
-#define VB_LOCAL_QPS (1u << 15)	 /* a QPN's bits below the slot */
-#define VB_LOCAL_MRS (1u << 17)	 /* an rkey's low bits; core/limits.h VB_MAX_MR_BITS */
-#define VB_LOCAL_STALE_MS 50u	 /* how long a look at a peer's life is believed */
-#define VB_LOCAL_SWEEP_MS 1000u	 /* how often the rings to and from the dead are given back */
+#define VB_LOCAL_QPS (1u << 15) /* a QPN's bits below the slot */
+#define VB_LOCAL_MRS (1u << 17) /* an rkey's low bits; core/limits.h VB_MAX_MR_BITS */
+#define VB_LOCAL_STALE_MS 50u	/* how long a look at a peer's life is believed */
+#define VB_LOCAL_SWEEP_MS 1000u /* how often the rings to and from the dead are given back */
 #define VB_LOCAL_WITHDRAW_MS 1000u
-#define VB_LOCAL_DIRECT_MAX (1u << 20) /* bytes a call: a copy does not end when its target is killed */
+#define VB_LOCAL_DIRECT_MAX                                                                        \
+	(1u << 20) /* bytes a call: a copy does not end when its target is killed */
 #define VB_LOCAL_IOVECS 64
 
-/* --- shared memory ------------------------------------------------------------------------------ */
+/* --- shared memory ------------------------------------------------------------------------------
+ */
 
 /* How far the owner of the segment has read the ring from one slot. ring_id says of which ring. */
 struct vb_local_consumed {
@@ -74,12 +76,13 @@ struct vb_local_area {
 	uint64_t id; /* random, of one carrier's life; 0: no carrier */
 	uint32_t version;
 	uint32_t wake_length;
-	char wake_name[VB_LOCAL_WAKE_NAME_MAX]; /* abstract AF_UNIX address, without the leading 0 */
-	/* What the owner is accessing right now: VB_HAZARD_VALID | destination QPN << 32 | rkey, or 0. One
-	 * per process is enough: direct access happens under the engine's lock. */
+	char wake_name[VB_LOCAL_WAKE_NAME_MAX]; /* abstract AF_UNIX address, without the leading 0
+						 */
+	/* What the owner is accessing right now: VB_HAZARD_VALID | destination QPN << 32 | rkey, or
+	 * 0. One per process is enough: direct access happens under the engine's lock. */
 	_Alignas(64) uint64_t hazard;
-	/* Pages of the tables that are backed by memory. Nobody touches another: even reading a hole of a
-	 * shared file takes memory, and kills with SIGBUS where there is none. */
+	/* Pages of the tables that are backed by memory. Nobody touches another: even reading a
+	 * hole of a shared file takes memory, and kills with SIGBUS where there is none. */
 	_Alignas(64) uint64_t qp_pages[VB_LOCAL_QP_PAGES / 64];
 	uint64_t mr_pages[VB_LOCAL_MR_PAGES / 64];
 	struct vb_local_consumed consumed[VB_REGISTRY_SLOTS + 1];
@@ -93,42 +96,44 @@ struct vb_local_area {
 _Static_assert(VB_FILE_PAGE + sizeof(struct vb_local_area) <= VB_SEGMENT_BYTES, "the area fits");
 _Static_assert(offsetof(struct vb_local_area, hazard) + 8 <= VB_FILE_PAGE, "hazard is in view");
 
-/* bell.N. A bit of word[] says that the ring from that slot has news, a bit of summary that the word
- * has bits. All of it is a hint: a wrong bit costs a look into a ring. */
+/* bell.N. A bit of word[] says that the ring from that slot has news, a bit of summary that the
+ * word has bits. All of it is a hint: a wrong bit costs a look into a ring. */
 struct vb_local_bell {
 	struct vb_file_header header;
 	_Alignas(64) uint32_t summary;
 	uint32_t armed; /* the owner sleeps, or is about to */
 	uint64_t word[8];
-	/* Slots whose processes have ever accessed the owner's memory: whose hazards it looks at. */
+	/* Slots whose processes have ever accessed the owner's memory: whose hazards it looks at.
+	 */
 	_Alignas(64) uint64_t accessors[8];
 };
 
 /* ring.N.M: one page of this, then VB_LOCAL_RING_BYTES of frames; see local_ring.c */
 struct vb_local_ring {
 	struct vb_file_header header;
-	uint64_t ring_id;     /* random */
-	uint64_t consumer_id; /* area id of the carrier that may read it */
+	uint64_t ring_id;	    /* random */
+	uint64_t consumer_id;	    /* area id of the carrier that may read it */
 	_Alignas(64) uint32_t want; /* changes when the producer waits for room */
 };
 
-/* --- one process's view ------------------------------------------------------------------------- */
+/* --- one process's view -------------------------------------------------------------------------
+ */
 
 struct vb_local_out {
 	struct vb_local_ring *ring; /* NULL: none */
 	uint8_t *data;		    /* the frames, mapped twice in a row: no frame ever wraps */
 	uint64_t ring_id;
-	uint64_t tail;		    /* free running, bytes */
-	uint64_t head;		    /* the consumer's, as last seen and checked */
-	uint32_t needed;	    /* bytes of the packet that found no room */
-	bool waiting;		    /* in carrier->waiting */
-	bool bell_busy;		    /* the last doorbell was still standing: look before ringing */
+	uint64_t tail;	 /* free running, bytes */
+	uint64_t head;	 /* the consumer's, as last seen and checked */
+	uint32_t needed; /* bytes of the packet that found no room */
+	bool waiting;	 /* in carrier->waiting */
+	bool bell_busy;	 /* the last doorbell was still standing: look before ringing */
 };
 
 struct vb_local_in {
 	const struct vb_local_ring *ring; /* NULL: none */
 	const uint8_t *data;
-	uint64_t ring_id;   /* also of the latest one, once it is closed: not to be read twice */
+	uint64_t ring_id; /* also of the latest one, once it is closed: not to be read twice */
 	uint64_t instance;
 	uint64_t head;	    /* free running, bytes */
 	uint64_t published; /* what consumed[] says */
@@ -137,8 +142,8 @@ struct vb_local_in {
 	bool producer_dead; /* was seen without its lock: release when empty */
 };
 
-/* Another process of the host, or our own. Exists from the first contact to the carrier's end; what it maps
- * comes and goes. */
+/* Another process of the host, or our own. Exists from the first contact to the carrier's end; what
+ * it maps comes and goes. */
 struct vb_local_peer {
 	uint16_t slot;
 	/* its view: NULL segment when there is none */
@@ -146,12 +151,12 @@ struct vb_local_peer {
 	const struct vb_local_area *area;
 	struct vb_local_bell *bell;
 	uint64_t instance, id;
-	uint64_t checked_ms;	/* when it was last seen alive */
-	pid_t pid;		/* 0: direct access is impossible */
-	bool suspect;		/* something failed: look before the next use */
-	bool broken;		/* wrote nonsense: nothing is sent to it */
-	bool direct_forbidden;	/* the kernel refused */
-	bool announced;		/* our bit stands in its accessors */
+	uint64_t checked_ms;   /* when it was last seen alive */
+	pid_t pid;	       /* 0: direct access is impossible */
+	bool suspect;	       /* something failed: look before the next use */
+	bool broken;	       /* wrote nonsense: nothing is sent to it */
+	bool direct_forbidden; /* the kernel refused */
+	bool announced;	       /* our bit stands in its accessors */
 	uint32_t tx_count;
 	struct sockaddr_un wake;
 	socklen_t wake_bytes;
@@ -159,7 +164,8 @@ struct vb_local_peer {
 	struct vb_local_in in;
 };
 
-/* A peer's hazard, for withdrawing; apart from the peers because it is used without the engine's lock. */
+/* A peer's hazard, for withdrawing; apart from the peers because it is used without the engine's
+ * lock. */
 struct vb_local_watch {
 	const struct vb_file_header *segment; /* VB_LOCAL_WATCH_BYTES */
 };
@@ -170,8 +176,8 @@ struct vb_local {
 	uint16_t slot;
 	struct vb_local_area *area; /* ours */
 	struct vb_local_bell *bell; /* ours */
-	int wake_fd;  /* bound abstract socket: wakes and is woken */
-	int timer_fd; /* looks after a full ring whose consumer died */
+	int wake_fd;		    /* bound abstract socket: wakes and is woken */
+	int timer_fd;		    /* looks after a full ring whose consumer died */
 	struct vb_local_peer *peers[VB_REGISTRY_SLOTS + 1];
 	unsigned int waiting; /* peers with a packet that found no room */
 	bool room_due;	      /* one of them went away: the next poll says that there is room */
@@ -182,7 +188,8 @@ struct vb_local {
 	/* doorbells taken out of the shared page and not yet served */
 	uint32_t pending_summary;
 	uint64_t pending[8];
-	uint64_t retry[8]; /* slots whose ring could not be opened for want of resources: try again */
+	uint64_t retry[8]; /* slots whose ring could not be opened for want of resources: try again
+			    */
 	bool retries;	   /* retry has bits */
 	unsigned int next_slot; /* where the next poll begins, so that all get their turn */
 	struct vb_local_counters counters;
@@ -214,8 +221,9 @@ static inline uint64_t vb_local_hazard_slot(uint16_t slot)
 /* local_peer.c */
 /* vb_local_peer - the object of a slot, made if need be; NULL: no memory. */
 struct vb_local_peer *vb_local_peer(struct vb_local *local, unsigned int slot);
-/* vb_local_peer_view - maps what the peer published, unless that is mapped and has an owner. Costs a
- * system call only where something is wrong or new. 0; -EHOSTUNREACH: nobody is there; other -errno. */
+/* vb_local_peer_view - maps what the peer published, unless that is mapped and has an owner. Costs
+ * a system call only where something is wrong or new. 0; -EHOSTUNREACH: nobody is there; other
+ * -errno. */
 int vb_local_peer_view(struct vb_local *local, struct vb_local_peer *peer) VB_MUST_USE;
 /* vb_local_peer_refresh - as above, and looks at its life when the last look is old. */
 int vb_local_peer_refresh(struct vb_local *local, struct vb_local_peer *peer) VB_MUST_USE;

@@ -4,21 +4,22 @@
  *
  *      | mark 8 | BTH, extended headers | payload | pad | to a multiple of 16 | mark | ...
  *
- * A mark holds the packet's size, and its complement as a check; a mark of 0 says that nothing is here
- * yet. The producer writes the packet, then a mark of 0 where the next frame will begin, then the packet's
- * mark with release semantics; so the consumer never takes old bytes for a frame, needs to read no
- * shared position, and a producer killed anywhere leaves a ring that ends cleanly.
+ * A mark holds the packet's size, and its complement as a check; a mark of 0 says that nothing is
+ * here yet. The producer writes the packet, then a mark of 0 where the next frame will begin, then
+ * the packet's mark with release semantics; so the consumer never takes old bytes for a frame,
+ * needs to read no shared position, and a producer killed anywhere leaves a ring that ends cleanly.
  *
- * Positions are counted in bytes, free running. The data is mapped twice in a row, in both processes,
- * so that a frame at the end runs on into the beginning. The consumer publishes how far it has read in its own
- * segment, at least every PUBLISH_BYTES. Room for the next mark is always kept.
+ * Positions are counted in bytes, free running. The data is mapped twice in a row, in both
+ * processes, so that a frame at the end runs on into the beginning. The consumer publishes how far
+ * it has read in its own segment, at least every PUBLISH_BYTES. Room for the next mark is always
+ * kept.
  *
  * No room: the producer changes `want` and looks again; the consumer, having published, looks at
  * `want` and rings the producer's doorbell when it changed. Both store first and load then.
  *
- * The consumer reads each mark once and checks it; small packets are copied out before they are looked
- * at; of large ones the bounds are ours, and a producer that changes the bytes meanwhile changes
- * its own packet. A ring that holds nonsense is not read any more.
+ * The consumer reads each mark once and checks it; small packets are copied out before they are
+ * looked at; of large ones the bounds are ours, and a producer that changes the bytes meanwhile
+ * changes its own packet. A ring that holds nonsense is not read any more.
  */
 #define _GNU_SOURCE
 #include "carrier/local_private.h"
@@ -68,12 +69,14 @@ static int map_ring(int fd, bool writable, struct vb_local_ring **ring)
 {
 	const int prot = PROT_READ | (writable ? PROT_WRITE : 0);
 	const size_t bytes = VB_LOCAL_RING_FILE + VB_LOCAL_RING_BYTES;
-	uint8_t *base = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint8_t *base =
+		mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	struct stat st;
 
 	if (base == MAP_FAILED)
 		return -errno;
-	/* Populated: a page fault costs more than a piece's copy, and the ring is used from end to end. */
+	/* Populated: a page fault costs more than a piece's copy, and the ring is used from end to
+	 * end. */
 	if (mmap(base, VB_LOCAL_RING_FILE, prot, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) ==
 		    MAP_FAILED ||
 	    mmap(base + VB_LOCAL_RING_FILE, VB_LOCAL_RING_BYTES, prot,
@@ -97,7 +100,8 @@ void vb_local_ring_unmap(const struct vb_local_ring *ring)
 		munmap((void *)(uintptr_t)ring, VB_LOCAL_RING_FILE + VB_LOCAL_RING_BYTES);
 }
 
-/* --- the producer's end --------------------------------------------------------------------------- */
+/* --- the producer's end
+ * --------------------------------------------------------------------------- */
 
 int vb_local_ring_create(struct vb_local *local, struct vb_local_peer *peer)
 {
@@ -165,8 +169,8 @@ void vb_local_ring_close_out(struct vb_local *local, struct vb_local_peer *peer)
 		       !vb_registry_is_alive(local->registry, peer->slot);
 
 	__atomic_store_n(&out->ring->header.closed, 1, __ATOMIC_RELEASE);
-	/* What a living consumer has not read yet it shall find: it may be the last acknowledgement of a
-	 * process that is about to exit. */
+	/* What a living consumer has not read yet it shall find: it may be the last acknowledgement
+	 * of a process that is about to exit. */
 	if (useless)
 		vb_registry_file_remove(local->registry, VB_FILE_RING, peer->slot);
 	vb_local_bell_leave(local, peer);
@@ -262,15 +266,15 @@ int vb_local_ring_put(struct vb_local *local, struct vb_local_peer *peer, const 
 			return r;
 	}
 	at = out->data + (out->tail & MASK);
-	/* The consumer has both lines in its cache, having looked for this packet: fetch them at once
-	 * rather than one after the other (0.50 us one way instead of 0.55). */
+	/* The consumer has both lines in its cache, having looked for this packet: fetch them at
+	 * once rather than one after the other (0.50 us one way instead of 0.55). */
 	prefetch_for_write(at);
 	prefetch_for_write(&peer->bell->summary);
 	r = vb_headers_encode(tx->headers, at + MARK_BYTES, VB_HEADERS_MAX);
 	if (r < 0)
 		return r;
-	if ((uint32_t)r != header_bytes ||
-	    !gather(at + MARK_BYTES + header_bytes, tx->payload, tx->payload_parts, tx->payload_bytes))
+	if ((uint32_t)r != header_bytes || !gather(at + MARK_BYTES + header_bytes, tx->payload,
+						   tx->payload_parts, tx->payload_bytes))
 		return -EINVAL;
 	memset(at + MARK_BYTES + header_bytes + tx->payload_bytes, 0, tx->headers->pad);
 	__atomic_store_n((uint64_t *)(void *)(at + need), 0, __ATOMIC_RELAXED);
@@ -280,7 +284,8 @@ int vb_local_ring_put(struct vb_local *local, struct vb_local_peer *peer, const 
 	return 0;
 }
 
-/* --- the consumer's end ----------------------------------------------------------------------------- */
+/* --- the consumer's end
+ * ----------------------------------------------------------------------------- */
 
 static int open_in(struct vb_local *local, struct vb_local_peer *peer)
 {
@@ -395,7 +400,8 @@ int vb_local_ring_drain(struct vb_local *local, struct vb_local_peer *peer, int 
 		return finish_in(local, peer, over, more);
 	for (count = 0; count < budget; count++) {
 		const uint8_t *at = in->data + (in->head & MASK);
-		uint64_t mark = __atomic_load_n((const uint64_t *)(const void *)at, __ATOMIC_ACQUIRE);
+		uint64_t mark =
+			__atomic_load_n((const uint64_t *)(const void *)at, __ATOMIC_ACQUIRE);
 		uint32_t size = (uint32_t)mark;
 
 		if (mark == 0)

@@ -2,20 +2,22 @@
 /*
  * local_tables.c - the owner's side of direct access: what peers may reach, and taking it back.
  *
- * A region stands at its rkey's low bits and a queue pair at its number's, so that an initiator needs one load
- * to find either. An entry changes under its sequence number; only its owner writes it.
+ * A region stands at its rkey's low bits and a queue pair at its number's, so that an initiator
+ * needs one load to find either. An entry changes under its sequence number; only its owner writes
+ * it.
  *
  * Taking back (the initiator's side is in local_direct.c):
  *
  *      initiator                                owner
  *      hazard = {QP, rkey}   (full barrier)     entry = nothing
  *      entry still right? -> copy               full barrier
- *      hazard = 0                               every accessor's hazard: not this one, or dead, or wait
+ *      hazard = 0                               every accessor's hazard: not this one, or dead, or
+ * wait
  *
  * Either the initiator sees that the entry is gone, or the owner sees the hazard. A process that
  * dies with a hazard set holds no slot any more and is skipped: the kernel frees its slot only
- * after its last thread, and with it a copy under way, has ended. One that was stopped in the middle is
- * waited for, VB_LOCAL_WITHDRAW_MS long, and then the owner is told -EBUSY.
+ * after its last thread, and with it a copy under way, has ended. One that was stopped in the
+ * middle is waited for, VB_LOCAL_WITHDRAW_MS long, and then the owner is told -EBUSY.
  */
 #include "carrier/local_private.h"
 
@@ -24,7 +26,8 @@
 #include <unistd.h>
 
 /* Backs the table's page with memory once. */
-static int reserve_page(struct vb_local *local, const void *entry, const void *table, uint64_t *pages)
+static int reserve_page(struct vb_local *local, const void *entry, const void *table,
+			uint64_t *pages)
 {
 	size_t offset = (size_t)((const uint8_t *)entry - (const uint8_t *)table);
 	size_t page = offset / VB_FILE_PAGE;

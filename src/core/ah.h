@@ -12,7 +12,8 @@
 struct vb_nic;
 struct vb_pd;
 
-/* struct vb_ah_attr - how a program names a peer (IBTA 11.2.2, struct ibv_ah_attr). RoCE always has a GRH. */
+/* struct vb_ah_attr - how a program names a peer (IBTA 11.2.2, struct ibv_ah_attr). RoCE always has
+ * a GRH. */
 struct vb_ah_attr {
 	struct in6_addr dgid;
 	uint32_t flow_label;

@@ -2,9 +2,9 @@
 /*
  * cq.h - completion queues (IBTA 11.2.8, 11.4.2).
  *
- * A ring of completions. Who polls a completion of the send queue gives the queue's slots back up to
- * that request: the entry names its QP and how far. A CQ that is full when something completes is in
- * error from then on (IBV_EVENT_CQ_ERR), and so are the QPs that complete into it.
+ * A ring of completions. Who polls a completion of the send queue gives the queue's slots back up
+ * to that request: the entry names its QP and how far. A CQ that is full when something completes
+ * is in error from then on (IBV_EVENT_CQ_ERR), and so are the QPs that complete into it.
  */
 #ifndef VB_CORE_CQ_H
 #define VB_CORE_CQ_H
@@ -54,19 +54,19 @@ enum vb_wc_flags {
 
 struct vb_cqe {
 	uint64_t wr_id;
-	struct vb_qp *qp;	/* NULL once the QP is gone */
+	struct vb_qp *qp; /* NULL once the QP is gone */
 	uint32_t qpn;
-	uint32_t src_qpn;	/* UD receive */
+	uint32_t src_qpn; /* UD receive */
 	uint32_t byte_len;
-	uint32_t imm;		/* value of the big-endian field, host order */
-	uint32_t sq_slots_until;/* send queue: the consumer index after this request */
-	uint16_t vendor_err;	/* enum vb_check */
-	uint8_t status;		/* enum vb_status */
-	uint8_t opcode;		/* enum vb_wc_opcode */
+	uint32_t imm;		 /* value of the big-endian field, host order */
+	uint32_t sq_slots_until; /* send queue: the consumer index after this request */
+	uint16_t vendor_err;	 /* enum vb_check */
+	uint8_t status;		 /* enum vb_status */
+	uint8_t opcode;		 /* enum vb_wc_opcode */
 	uint8_t wc_flags;
-	bool is_send;		/* completes a request of the send queue */
+	bool is_send; /* completes a request of the send queue */
 	bool solicited;
-	uint64_t time_ns;	/* engine time of the completion */
+	uint64_t time_ns; /* engine time of the completion */
 };
 
 enum vb_cq_arm {
@@ -84,17 +84,20 @@ struct vb_cq {
 	struct vb_cqe *ring;
 	enum vb_cq_arm arm;
 	bool overrun;
-	uint32_t users;	     /* QPs that complete into it */
-	struct vb_reason last_reason; /* of the latest completion that failed for a cause of its own */
+	uint32_t users; /* QPs that complete into it */
+	struct vb_reason
+		last_reason; /* of the latest completion that failed for a cause of its own */
 };
 
-/* vb_cq_create - a CQ of at least entries. Returns NULL with errno EINVAL (0 or over VB_MAX_CQE), ENOMEM. */
+/* vb_cq_create - a CQ of at least entries. Returns NULL with errno EINVAL (0 or over VB_MAX_CQE),
+ * ENOMEM. */
 struct vb_cq *vb_cq_create(struct vb_nic *nic, uint32_t entries, void *user);
 
 /* vb_cq_destroy - 0, or -EBUSY while a QP uses it. NULL is accepted. */
 int vb_cq_destroy(struct vb_cq *cq);
 
-/* vb_cq_resize - keeps what is inside. -EINVAL when more than entries are inside or over the limit. */
+/* vb_cq_resize - keeps what is inside. -EINVAL when more than entries are inside or over the limit.
+ */
 int vb_cq_resize(struct vb_cq *cq, uint32_t entries);
 
 /* vb_cq_poll - takes up to n completions in order and gives their send queue slots back. */

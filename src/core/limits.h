@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* limits.h - what one NIC can do: query_device reports these numbers and every call enforces them. */
+/* limits.h - what one NIC can do: query_device reports these numbers and every call enforces them.
+ */
 #ifndef VB_CORE_LIMITS_H
 #define VB_CORE_LIMITS_H
 
-#define VB_MAX_QP_BITS 15u		    /* QPN bits that one NIC chooses */
+#define VB_MAX_QP_BITS 15u		       /* QPN bits that one NIC chooses */
 #define VB_MAX_QP (1u << (VB_MAX_QP_BITS - 1)) /* half of them: free numbers stay easy to find */
 #define VB_MAX_QP_WR 16384u
 #define VB_MAX_SGE 32u
@@ -11,16 +12,16 @@
 #define VB_MAX_INLINE 1024u
 #define VB_MAX_CQ 65536u
 #define VB_MAX_CQE 4194303u
-#define VB_MAX_MR_BITS 17u		    /* slots in the region table */
+#define VB_MAX_MR_BITS 17u /* slots in the region table */
 #define VB_MAX_MR (1u << (VB_MAX_MR_BITS - 1))
 #define VB_MAX_PD 32768u
 #define VB_MAX_AH 65536u
 #define VB_MAX_SRQ 32768u
 #define VB_MAX_SRQ_WR 32768u
 #define VB_MAX_SRQ_SGE 32u
-#define VB_MAX_RD_ATOMIC 16u		    /* both as initiator and as target, per QP */
-#define VB_MAX_MESSAGE (1u << 31)	    /* bytes */
-#define VB_MAX_PATH_MTU 4096u		    /* bytes */
+#define VB_MAX_RD_ATOMIC 16u	  /* both as initiator and as target, per QP */
+#define VB_MAX_MESSAGE (1u << 31) /* bytes */
+#define VB_MAX_PATH_MTU 4096u	  /* bytes */
 #define VB_PKEY_TABLE 1u
 
 #endif

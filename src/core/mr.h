@@ -3,9 +3,10 @@
  * mr.h - protection domains and memory regions (IBTA 10.2.3, 10.6).
  *
  * A key's low VB_MAX_MR_BITS bits are a slot of the NIC's region table, chosen at random among the
- * free ones; the bits above are random too, drawn anew at each registration. One region has one slot
- * and two keys: lkey and rkey differ in the upper bits (unless the NIC is told to make them equal),
- * so that a program which swaps them is found out here. Looking up a key is one load and one compare.
+ * free ones; the bits above are random too, drawn anew at each registration. One region has one
+ * slot and two keys: lkey and rkey differ in the upper bits (unless the NIC is told to make them
+ * equal), so that a program which swaps them is found out here. Looking up a key is one load and
+ * one compare.
  *
  * A region says where its bytes lie: remote address iova + k is local address addr + k. Whether the
  * pages exist is checked by the host at registration; the core trusts addr.
@@ -53,16 +54,16 @@ struct vb_pd *vb_pd_create(struct vb_nic *nic);
 int vb_pd_destroy(struct vb_pd *pd);
 
 /* vb_mr_create - registers addr[0..length) as iova[0..length). Refuses (NULL with errno EINVAL)
- * unknown access bits, REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE (IBTA 10.6.3.1, ibv_reg_mr(3)),
- * and ranges that wrap; ENOMEM at VB_MAX_MR. */
+ * unknown access bits, REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE (IBTA 10.6.3.1,
+ * ibv_reg_mr(3)), and ranges that wrap; ENOMEM at VB_MAX_MR. */
 struct vb_mr *vb_mr_create(struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova,
 			   uint32_t access);
 
 /* vb_mr_destroy - the keys are invalid from here on. NULL is accepted. */
 void vb_mr_destroy(struct vb_mr *mr);
 
-/* vb_mr_local - the local address of an SGE, or NULL with the failed check and its values in reason.
- * A zero-length range needs no valid key. want is 0 (read) or VB_ACCESS_LOCAL_WRITE. */
+/* vb_mr_local - the local address of an SGE, or NULL with the failed check and its values in
+ * reason. A zero-length range needs no valid key. want is 0 (read) or VB_ACCESS_LOCAL_WRITE. */
 uint8_t *vb_mr_local(struct vb_nic *nic, const struct vb_pd *pd, uint32_t lkey, uint64_t addr,
 		     uint32_t length, uint32_t want, struct vb_reason *reason);
 

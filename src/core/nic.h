@@ -35,17 +35,17 @@
 #define VB_NEVER UINT64_MAX
 
 enum vb_event_type { /* numerically equal to enum ibv_event_type */
-	VB_EVENT_CQ_ERR = 0,
-	VB_EVENT_QP_FATAL = 1,
-	VB_EVENT_QP_REQ_ERR = 2,
-	VB_EVENT_QP_ACCESS_ERR = 3,
-	VB_EVENT_COMM_EST = 4,
-	VB_EVENT_SQ_DRAINED = 5,
-	VB_EVENT_DEVICE_FATAL = 8,
-	VB_EVENT_PORT_ACTIVE = 9,
-	VB_EVENT_SRQ_ERR = 14,
-	VB_EVENT_SRQ_LIMIT_REACHED = 15,
-	VB_EVENT_QP_LAST_WQE_REACHED = 16,
+		     VB_EVENT_CQ_ERR = 0,
+		     VB_EVENT_QP_FATAL = 1,
+		     VB_EVENT_QP_REQ_ERR = 2,
+		     VB_EVENT_QP_ACCESS_ERR = 3,
+		     VB_EVENT_COMM_EST = 4,
+		     VB_EVENT_SQ_DRAINED = 5,
+		     VB_EVENT_DEVICE_FATAL = 8,
+		     VB_EVENT_PORT_ACTIVE = 9,
+		     VB_EVENT_SRQ_ERR = 14,
+		     VB_EVENT_SRQ_LIMIT_REACHED = 15,
+		     VB_EVENT_QP_LAST_WQE_REACHED = 16,
 };
 
 struct vb_event {
@@ -62,19 +62,22 @@ struct vb_nic_ops {
 	/* tx - takes one packet. 0; -EAGAIN: no room now, vb_nic_unblock() will be called; another
 	 * error drops the packet, as a wire would. */
 	int (*tx)(void *env, const struct vb_path *path, const struct vb_tx *tx);
-	/* direct - moves length bytes between local memory and the peer's region without the peer. Returns
-	 * the bytes moved (> 0), or any -errno: the request then goes as packets, and the peer judges
-	 * it. May be NULL. */
-	ssize_t (*direct)(void *env, const struct vb_qp *qp, enum vb_direction direction, uint32_t rkey,
-			  uint64_t va, const struct iovec *local, int parts, uint32_t length);
-	/* resolve - fills path from an address handle's attributes. -EINVAL, -ENETUNREACH, -ENOMEM. */
+	/* direct - moves length bytes between local memory and the peer's region without the peer.
+	 * Returns the bytes moved (> 0), or any -errno: the request then goes as packets, and the
+	 * peer judges it. May be NULL. */
+	ssize_t (*direct)(void *env, const struct vb_qp *qp, enum vb_direction direction,
+			  uint32_t rkey, uint64_t va, const struct iovec *local, int parts,
+			  uint32_t length);
+	/* resolve - fills path from an address handle's attributes. -EINVAL, -ENETUNREACH, -ENOMEM.
+	 */
 	int (*resolve)(void *env, const struct vb_ah_attr *ah, struct vb_path *path);
 	/* release - the path is not used any more. May be NULL. */
 	void (*release)(void *env, struct vb_path *path);
 	void (*event)(void *env, const struct vb_event *event);
 	/* cq_event - an armed CQ got its completion. */
 	void (*cq_event)(void *env, struct vb_cq *cq);
-	/* qp_changed - the QP's state, attributes or existence (state RESET at the end) changed. May be NULL. */
+	/* qp_changed - the QP's state, attributes or existence (state RESET at the end) changed.
+	 * May be NULL. */
 	void (*qp_changed)(void *env, struct vb_qp *qp);
 	/* random - 32 bits nobody can predict (the simulator: from its seed). */
 	uint32_t (*random)(void *env);
@@ -83,7 +86,7 @@ struct vb_nic_ops {
 /* Packets and events that were counted and, unless the name says otherwise, dropped. */
 struct vb_counters {
 	uint64_t rx_packets, tx_packets;
-	uint64_t rx_malformed;	     /* does not decode, pad or length impossible */
+	uint64_t rx_malformed; /* does not decode, pad or length impossible */
 	uint64_t rx_unknown_qp;
 	uint64_t rx_wrong_pkey, rx_wrong_qkey;
 	uint64_t rx_wrong_state;     /* the QP's state takes no packets */
@@ -95,15 +98,15 @@ struct vb_counters {
 	uint64_t rx_too_long;	     /* UD: longer than the receive buffer, whose request fails */
 	uint64_t rx_out_of_sequence; /* a gap (RC: NAK) */
 	uint64_t tx_naks, tx_rnr_naks, rx_naks, rx_rnr_naks;
-	uint64_t retries;	     /* go-backs after NAK, implied NAK or timeout */
+	uint64_t retries; /* go-backs after NAK, implied NAK or timeout */
 	uint64_t timeouts;
 	uint64_t direct_bytes, direct_refused;
-	uint64_t tx_dropped;	     /* the carrier refused the packet for good */
+	uint64_t tx_dropped; /* the carrier refused the packet for good */
 };
 
 struct vb_nic_config {
-	uint32_t qpn_base; /* QPNs are qpn_base + 1 .. qpn_base + 2^VB_MAX_QP_BITS - 1 */
-	bool equal_keys;   /* lkey == rkey */
+	uint32_t qpn_base;	     /* QPNs are qpn_base + 1 .. qpn_base + 2^VB_MAX_QP_BITS - 1 */
+	bool equal_keys;	     /* lkey == rkey */
 	uint64_t ack_timeout_min_ns; /* a shorter local ACK timeout is lengthened to this */
 };
 
@@ -114,20 +117,22 @@ struct vb_nic {
 	uint64_t now_ns; /* of the latest entry; monotonic */
 	struct vb_counters counters;
 
-	struct vb_qp **qps;    /* 1 << VB_MAX_QP_BITS, by QPN - qpn_base */
-	struct vb_mr **mrs;    /* 1 << VB_MAX_MR_BITS, by key's low bits */
+	struct vb_qp **qps; /* 1 << VB_MAX_QP_BITS, by QPN - qpn_base */
+	struct vb_mr **mrs; /* 1 << VB_MAX_MR_BITS, by key's low bits */
 	uint32_t qp_count, mr_count, pd_count, cq_count, srq_count, ah_count;
 	uint32_t next_pd_id;
 
-	struct vb_list ready;	/* QPs that may have something to send */
-	struct vb_list blocked; /* QPs whose carrier had no room */
+	struct vb_list ready;	 /* QPs that may have something to send */
+	struct vb_list blocked;	 /* QPs whose carrier had no room */
 	uint64_t paced_until_ns; /* UC and UD: when what was sent so far is taken as arrived */
-	struct vb_qp **timers;	/* a binary heap by timer_ns; room for VB_MAX_QP, grown at QP creation */
+	struct vb_qp *
+		*timers; /* a binary heap by timer_ns; room for VB_MAX_QP, grown at QP creation */
 	uint32_t timer_count, timer_room;
 };
 
 /* vb_nic_create - NULL with errno ENOMEM. ops and config are copied. */
-struct vb_nic *vb_nic_create(const struct vb_nic_ops *ops, void *env, const struct vb_nic_config *config);
+struct vb_nic *vb_nic_create(const struct vb_nic_ops *ops, void *env,
+			     const struct vb_nic_config *config);
 /* vb_nic_destroy - no object may be left in it. NULL is accepted. */
 void vb_nic_destroy(struct vb_nic *nic);
 
@@ -138,7 +143,8 @@ void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns);
  * call. True: there is more to do at once. */
 bool vb_nic_run(struct vb_nic *nic, uint64_t now_ns);
 
-/* vb_nic_deadline - the next time vb_nic_run must be called, VB_NEVER when nothing waits for time. */
+/* vb_nic_deadline - the next time vb_nic_run must be called, VB_NEVER when nothing waits for time.
+ */
 uint64_t vb_nic_deadline(const struct vb_nic *nic);
 
 /* vb_nic_unblock - a carrier has room again. */
@@ -148,7 +154,7 @@ void vb_nic_unblock(struct vb_nic *nic);
 struct vb_qp *vb_nic_find_qp(const struct vb_nic *nic, uint32_t qpn);
 
 /* Between the core's files, not for others */
-int vb_nic_add_qp(struct vb_nic *nic, struct vb_qp *qp); /* chooses the QPN; -ENOMEM */
+int vb_nic_add_qp(struct vb_nic *nic, struct vb_qp *qp);     /* chooses the QPN; -ENOMEM */
 void vb_nic_remove_qp(struct vb_nic *nic, struct vb_qp *qp); /* table, lists, timers */
 void vb_nic_make_ready(struct vb_nic *nic, struct vb_qp *qp);
 void vb_nic_arm_timer(struct vb_nic *nic, struct vb_qp *qp, uint64_t deadline_ns);

@@ -113,7 +113,7 @@ struct vb_qp_attr {
 	uint8_t max_rd_atomic, max_dest_rd_atomic;
 	uint8_t min_rnr_timer; /* RNR NAK timer field, 0..31 */
 	uint8_t port_num;
-	uint8_t timeout;       /* local ACK timeout exponent, 0..31; 0: none */
+	uint8_t timeout;	      /* local ACK timeout exponent, 0..31; 0: none */
 	uint8_t retry_cnt, rnr_retry; /* 0..7; rnr_retry 7: for ever */
 };
 
@@ -122,12 +122,12 @@ struct vb_send_wr {
 	const struct vb_sge *sges;
 	uint32_t num_sge;
 	enum vb_wr_opcode opcode;
-	uint32_t flags; /* enum vb_send_flags */
-	uint32_t imm;	/* value of the big-endian field, host order */
+	uint32_t flags;	      /* enum vb_send_flags */
+	uint32_t imm;	      /* value of the big-endian field, host order */
 	uint64_t remote_addr; /* WRITE, READ, atomics */
 	uint32_t rkey;
 	uint64_t compare_add, swap; /* atomics */
-	struct vb_ah *ah; /* UD */
+	struct vb_ah *ah;	    /* UD */
 	uint32_t remote_qpn, remote_qkey;
 };
 
@@ -141,51 +141,52 @@ struct vb_send_wqe {
 	uint32_t rkey;
 	uint32_t imm;
 	uint32_t remote_qpn, remote_qkey;
-	uint32_t psn;	  /* of its first packet; valid once assigned */
-	uint32_t packets; /* PSNs that it takes (a READ: those of its responses) */
-	uint32_t moved;	  /* direct: bytes moved so far; READ: bytes received in order */
-	uint8_t opcode;	  /* enum vb_wr_opcode */
-	uint8_t flags;	  /* enum vb_send_flags; SIGNALED already includes sq_sig_all */
-	bool by_packets;  /* direct access was refused: send it as packets */
-	bool status_known;/* failed at post time or locally: completes with status in its turn */
-	uint8_t status;	  /* enum vb_status, when status_known */
-	struct vb_sge *sges;   /* max_send_sge of them, in the queue's memory */
-	uint8_t *inline_data;  /* max_inline_data bytes, in the queue's memory */
+	uint32_t psn;	     /* of its first packet; valid once assigned */
+	uint32_t packets;    /* PSNs that it takes (a READ: those of its responses) */
+	uint32_t moved;	     /* direct: bytes moved so far; READ: bytes received in order */
+	uint8_t opcode;	     /* enum vb_wr_opcode */
+	uint8_t flags;	     /* enum vb_send_flags; SIGNALED already includes sq_sig_all */
+	bool by_packets;     /* direct access was refused: send it as packets */
+	bool status_known;   /* failed at post time or locally: completes with status in its turn */
+	uint8_t status;	     /* enum vb_status, when status_known */
+	struct vb_sge *sges; /* max_send_sge of them, in the queue's memory */
+	uint8_t *inline_data; /* max_inline_data bytes, in the queue's memory */
 };
 
 /* What the requester side knows. Cursors over PSNs: una <= nxt <= end (modulo 2^24). */
 struct vb_requester {
-	uint32_t una_psn; /* oldest PSN not acknowledged */
-	uint32_t nxt_psn; /* next to send; behind end_psn while repeating */
-	uint32_t end_psn; /* one past the highest PSN ever sent */
-	uint32_t sq_assigned; /* WQE counter: PSNs are assigned up to here */
+	uint32_t una_psn;	 /* oldest PSN not acknowledged */
+	uint32_t nxt_psn;	 /* next to send; behind end_psn while repeating */
+	uint32_t end_psn;	 /* one past the highest PSN ever sent */
+	uint32_t sq_assigned;	 /* WQE counter: PSNs are assigned up to here */
 	uint32_t rd_outstanding; /* READ requests and atomics sent and not answered */
-	uint32_t cwnd;	  /* packets that may be in flight on this path now */
-	uint32_t since_ack_req; /* packets sent since the last that asked for an ACK */
+	uint32_t cwnd;		 /* packets that may be in flight on this path now */
+	uint32_t since_ack_req;	 /* packets sent since the last that asked for an ACK */
 	uint8_t retries_left, rnr_left;
-	uint8_t rnr_timer;	 /* the last RNR NAK's timer field */
-	uint64_t wait_until_ns;	 /* RC: an RNR wait; UC, UD: their turn in the pacing. 0: not waiting */
-	uint64_t ack_deadline_ns;/* 0: nothing unacknowledged, or no timeout */
-	bool implied_nak;	 /* went back for a lost answer at una_psn; once per una_psn */
+	uint8_t rnr_timer;	/* the last RNR NAK's timer field */
+	uint64_t wait_until_ns; /* RC: an RNR wait; UC, UD: their turn in the pacing. 0: not waiting
+				 */
+	uint64_t ack_deadline_ns; /* 0: nothing unacknowledged, or no timeout */
+	bool implied_nak;	  /* went back for a lost answer at una_psn; once per una_psn */
 };
 
 enum vb_message { VB_MSG_NONE, VB_MSG_SEND, VB_MSG_WRITE, VB_MSG_SKIP };
 
 /* A READ or atomic request that was accepted: to answer, and kept to answer duplicates. */
 struct vb_reply {
-	uint32_t psn;	  /* first PSN of the answer */
+	uint32_t psn; /* first PSN of the answer */
 	uint32_t packets;
 	uint32_t msn;
 	uint8_t operation; /* enum vb_operation: READ_REQUEST, CMP_SWP, FETCH_ADD */
 	uint64_t va;
 	uint32_t rkey;
 	uint32_t length;
-	uint64_t result;  /* atomics: the value before */
+	uint64_t result; /* atomics: the value before */
 };
 
 struct vb_responder {
-	uint32_t epsn; /* expected PSN */
-	uint32_t msn;  /* messages completed, 24 bits */
+	uint32_t epsn;		 /* expected PSN */
+	uint32_t msn;		 /* messages completed, 24 bits */
 	enum vb_message message; /* under way */
 	uint8_t last_opcode;
 	bool seq_nak_sent; /* one NAK per gap */
@@ -200,7 +201,8 @@ struct vb_responder {
 	struct vb_reply replies[VB_MAX_RD_ATOMIC];
 	uint32_t reply_head; /* free running: next to write */
 	uint32_t reply_next; /* the first not wholly answered; reply_head: none */
-	uint32_t reply_done; /* all before it were answered once; behind reply_next while repeating */
+	uint32_t reply_done; /* all before it were answered once; behind reply_next while repeating
+			      */
 	uint32_t reply_psn;  /* next PSN to answer of replies[reply_next] */
 	uint32_t reply_first_psn; /* the PSN that is answered with a FIRST or ONLY opcode */
 	/* one acknowledgement waits behind the answers; a later ACK replaces an earlier one */
@@ -224,7 +226,7 @@ struct vb_qp {
 	struct vb_qp_attr attr; /* as set by modify */
 	struct vb_path path;	/* RC, UC: resolved from attr.ah */
 	bool path_valid;
-	uint32_t mtu;		/* payload bytes per packet in force: the path MTU or path.segment_max */
+	uint32_t mtu; /* payload bytes per packet in force: the path MTU or path.segment_max */
 
 	/* send queue */
 	uint32_t sq_mask; /* ring size - 1, a power of two >= max_send_wr */
@@ -233,7 +235,8 @@ struct vb_qp {
 	struct vb_sge *sq_sges;
 	uint8_t *sq_inline;
 	struct vb_rq rq; /* own receive queue; empty with an SRQ */
-	struct vb_sge *recv_sges; /* for resp.recv: as many as a request of the RQ or SRQ may have */
+	struct vb_sge
+		*recv_sges; /* for resp.recv: as many as a request of the RQ or SRQ may have */
 
 	struct vb_requester req;
 	struct vb_responder resp;
@@ -265,33 +268,37 @@ struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init);
 /* vb_qp_destroy - its completions leave the CQs, its requests never complete. NULL is accepted. */
 void vb_qp_destroy(struct vb_qp *qp);
 
-/* vb_qp_modify - ibv_modify_qp(3): all or nothing. -EINVAL: this move does not exist, a required attribute
- * is missing, one is not allowed, or a value is out of range; the path's error when the address does
- * not resolve. */
+/* vb_qp_modify - ibv_modify_qp(3): all or nothing. -EINVAL: this move does not exist, a required
+ * attribute is missing, one is not allowed, or a value is out of range; the path's error when the
+ * address does not resolve. */
 int vb_qp_modify(struct vb_qp *qp, const struct vb_qp_attr *attr, uint32_t mask);
 
-/* vb_qp_set_state - the one function that changes qp->state, with what follows from it: entering ERR
- * flushes, entering RESET forgets, entering RTS makes ready. */
+/* vb_qp_set_state - the one function that changes qp->state, with what follows from it: entering
+ * ERR flushes, entering RESET forgets, entering RTS makes ready. */
 void vb_qp_set_state(struct vb_qp *qp, enum vb_qp_state state);
 
 /* vb_qp_query - the attributes as they are. */
 void vb_qp_query(const struct vb_qp *qp, struct vb_qp_attr *attr);
 
-/* vb_qp_post_send - 0; -EINVAL (state, opcode for this type, flags, too many SGEs, inline over the cap),
- * -ENOMEM (no slot). Local protection errors are not checked here: they complete with their status. */
+/* vb_qp_post_send - 0; -EINVAL (state, opcode for this type, flags, too many SGEs, inline over the
+ * cap), -ENOMEM (no slot). Local protection errors are not checked here: they complete with their
+ * status. */
 int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr);
-/* vb_qp_post_recv - 0; -EINVAL (state RESET, an SRQ is attached, too many SGEs), -ENOMEM (no slot). */
+/* vb_qp_post_recv - 0; -EINVAL (state RESET, an SRQ is attached, too many SGEs), -ENOMEM (no slot).
+ */
 int vb_qp_post_recv(struct vb_qp *qp, const struct vb_recv_wr *wr);
 
-/* vb_qp_take_recv - takes the oldest receive request, of the SRQ or the QP's own queue, into resp.recv and
- * sets resp.recv_held; raises the SRQ's limit event. False: none is posted. For the responders. */
+/* vb_qp_take_recv - takes the oldest receive request, of the SRQ or the QP's own queue, into
+ * resp.recv and sets resp.recv_held; raises the SRQ's limit event. False: none is posted. For the
+ * responders. */
 bool vb_qp_take_recv(struct vb_qp *qp);
 
-/* vb_qp_settle - ends each entry point that dealt with the QP: does what could not be done in the middle
- * (ERR after a CQ overrun), then checks the invariants where that is enabled. */
+/* vb_qp_settle - ends each entry point that dealt with the QP: does what could not be done in the
+ * middle (ERR after a CQ overrun), then checks the invariants where that is enabled. */
 void vb_qp_settle(struct vb_qp *qp);
 
-/* vb_qp_check - asserts every invariant; after each entry point in debug builds and the simulator. */
+/* vb_qp_check - asserts every invariant; after each entry point in debug builds and the simulator.
+ */
 void vb_qp_check(const struct vb_qp *qp);
 
 static inline struct vb_send_wqe *vb_qp_wqe(const struct vb_qp *qp, uint32_t counter)

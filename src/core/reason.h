@@ -15,15 +15,15 @@
 enum vb_check {
 	VB_CHECK_NONE = 0,
 	/* Local checks, requester. Values: as the comment says, in order. */
-	VB_CHECK_SGE_LKEY_UNKNOWN,   /* lkey, address, length */
-	VB_CHECK_SGE_IS_RKEY,	     /* the key is a region's rkey; lkey, address, length */
-	VB_CHECK_SGE_RANGE,	     /* address, length, region start, region length */
-	VB_CHECK_SGE_PD,	     /* lkey, region's PD, QP's PD */
-	VB_CHECK_SGE_RIGHTS,	     /* lkey, rights wanted, rights held */
-	VB_CHECK_MESSAGE_TOO_LONG,   /* length, limit */
-	VB_CHECK_NO_RD_ATOMIC,	     /* a READ or atomic on a QP with max_rd_atomic 0: opcode */
+	VB_CHECK_SGE_LKEY_UNKNOWN, /* lkey, address, length */
+	VB_CHECK_SGE_IS_RKEY,	   /* the key is a region's rkey; lkey, address, length */
+	VB_CHECK_SGE_RANGE,	   /* address, length, region start, region length */
+	VB_CHECK_SGE_PD,	   /* lkey, region's PD, QP's PD */
+	VB_CHECK_SGE_RIGHTS,	   /* lkey, rights wanted, rights held */
+	VB_CHECK_MESSAGE_TOO_LONG, /* length, limit */
+	VB_CHECK_NO_RD_ATOMIC,	   /* a READ or atomic on a QP with max_rd_atomic 0: opcode */
 	/* The local queue pair's state */
-	VB_CHECK_FLUSHED,	     /* the QP was in ERR: not a cause, see the QP's first reason */
+	VB_CHECK_FLUSHED, /* the QP was in ERR: not a cause, see the QP's first reason */
 	/* Receive side */
 	VB_CHECK_RECV_TOO_SHORT,     /* message bytes so far, receive buffer bytes */
 	VB_CHECK_REQ_OPCODE_ORDER,   /* opcode, opcode before it */
@@ -44,17 +44,17 @@ enum vb_check {
 	VB_CHECK_RNR_RETRY_EXCEEDED,	 /* PSN, rnr_retry, last timer value */
 	VB_CHECK_BAD_RESPONSE,		 /* opcode, PSN, payload bytes, expected bytes */
 	/* Outside this QP */
-	VB_CHECK_CQ_OVERRUN,		 /* CQ capacity */
-	VB_CHECK_PATH,			 /* the carrier refused the packet: errno */
+	VB_CHECK_CQ_OVERRUN, /* CQ capacity */
+	VB_CHECK_PATH,	     /* the carrier refused the packet: errno */
 	VB_CHECK_COUNT,
 };
 
 struct vb_reason {
 	enum vb_check check;
-	uint32_t qpn;	       /* the local QP */
-	uint32_t peer_qpn;     /* 0: not known */
-	struct in6_addr peer;  /* GID; :: when not known */
-	uint64_t value[4];     /* as named beside the check */
+	uint32_t qpn;	      /* the local QP */
+	uint32_t peer_qpn;    /* 0: not known */
+	struct in6_addr peer; /* GID; :: when not known */
+	uint64_t value[4];    /* as named beside the check */
 };
 
 /* vb_check_name - a short fixed word for the check, for example "rkey-range". Never NULL. */

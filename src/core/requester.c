@@ -384,8 +384,7 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 	int r;
 
 	build(qp, w, qp->req.nxt_psn, &out);
-	if (qp->type == VB_QPT_RC ? !window_is_open(qp, w, &out)
-				  : !in_turn(qp, path, now_ns))
+	if (qp->type == VB_QPT_RC ? !window_is_open(qp, w, &out) : !in_turn(qp, path, now_ns))
 		return WAIT;
 	if (out.bytes > 0)
 		parts = local_iovec(qp, w, out.offset, out.bytes, iov, &reason);

@@ -53,8 +53,8 @@ struct vb_srq {
 	struct vb_pd *pd;
 	void *user;
 	struct vb_rq rq;
-	uint32_t limit;	 /* 0: not armed (IBTA 10.2.9.1) */
-	uint32_t users;	 /* QPs attached */
+	uint32_t limit;	    /* 0: not armed (IBTA 10.2.9.1) */
+	uint32_t users;	    /* QPs attached */
 	struct vb_list qps; /* their srq_link: those that may wait in RNR, none today */
 };
 
@@ -62,10 +62,12 @@ int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge) VB_MUST_USE;
 void vb_rq_finish(struct vb_rq *rq);
 void vb_rq_reset(struct vb_rq *rq);
 
-/* vb_rq_post - 0, -ENOMEM when full, -EINVAL when num_sge is over max_sge or the sum over VB_MAX_MESSAGE. */
+/* vb_rq_post - 0, -ENOMEM when full, -EINVAL when num_sge is over max_sge or the sum over
+ * VB_MAX_MESSAGE. */
 int vb_rq_post(struct vb_rq *rq, const struct vb_recv_wr *wr);
 
-/* vb_rq_take - copies the oldest request into out, whose sges has room for max_sge. False: empty. */
+/* vb_rq_take - copies the oldest request into out, whose sges has room for max_sge. False: empty.
+ */
 bool vb_rq_take(struct vb_rq *rq, struct vb_recv_wqe *out);
 
 static inline uint32_t vb_rq_count(const struct vb_rq *rq)

@@ -137,7 +137,7 @@ static void make_interface(struct vb_device *device, const struct vb_ifaddr *nam
 	struct interface_view v = view(interfaces, count, named->ifindex);
 	const struct in6_addr *main = v.ipv4 ? v.ipv4 : v.global ? v.global : v.link_local;
 	const struct in6_addr *first =
-	    IN6_IS_ADDR_LINKLOCAL(&named->address) ? main : &named->address;
+		IN6_IS_ADDR_LINKLOCAL(&named->address) ? main : &named->address;
 	struct in6_addr gid = *first;
 
 	if (vb_address_is_ipv4(&named->address) && !equal(&named->address, v.ipv4)) {

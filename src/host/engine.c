@@ -74,19 +74,19 @@ static void complain(const struct vb_device *device, const char *what, int rc)
 	said |= 1u << device->index;
 	switch (-rc) {
 	case EADDRINUSE:
-		hint =
-		    "; another user has UDP port 4791 of this address: take another address with "
-		    "VERBENA_ADDR, for example 127.0.0.2";
+		hint = "; another user has UDP port 4791 of this address: take another address "
+		       "with "
+		       "VERBENA_ADDR (each address of 127.0.0.0/8 is a host of its own)";
 		break;
 	case ENOSPC:
-		hint =
-		    "; every place for a process of this host is taken, or shared memory is full";
+		hint = "; every place for a process of this host is taken, or shared memory is "
+		       "full";
 		break;
 	case EACCES:
 	case EPERM:
-		hint =
-		    "; the directory of this user below /dev/shm must belong to the user and have "
-		    "mode 0700";
+		hint = "; the directory of this user below /dev/shm must belong to the user and "
+		       "have "
+		       "mode 0700";
 		break;
 	case EADDRNOTAVAIL:
 		hint = "; is the interface up, and is the address still there?";
@@ -103,7 +103,7 @@ static int open_carriers(struct vb_engine *engine, const char **what)
 
 	_Static_assert(VB_ARRAY_SIZE(config.addresses) >= VB_MAX_GIDS, "every GID has an address");
 	config.address_count =
-	    vb_device_addresses(engine->device, config.addresses, config.scope_ids);
+		vb_device_addresses(engine->device, config.addresses, config.scope_ids);
 	for (unsigned int i = 0; i < config.address_count; i++) {
 		if (vb_address_is_ipv4(&config.addresses[i]))
 			continue;
@@ -125,9 +125,9 @@ static int open_carriers(struct vb_engine *engine, const char **what)
 static int open_nic(struct vb_engine *engine)
 {
 	const struct vb_nic_config config = {
-	    .qpn_base = (uint32_t)engine->registry->slot << VB_SLOT_SHIFT,
-	    .equal_keys = vb_settings()->equal_keys,
-	    .ack_timeout_min_ns = VB_ACK_TIMEOUT_MIN_NS,
+		.qpn_base = (uint32_t)engine->registry->slot << VB_SLOT_SHIFT,
+		.equal_keys = vb_settings()->equal_keys,
+		.ack_timeout_min_ns = VB_ACK_TIMEOUT_MIN_NS,
 	};
 
 	engine->nic = vb_nic_create(&vb_engine_nic_ops, engine, &config);

@@ -105,15 +105,16 @@ static void release(void *env, struct vb_path *path)
 
 /* --- packets and copies --------------------------------------------------------------------- */
 
-/* A ring that cannot be made drops its packets as a wire would, and the program sees retries run out:
- * the cause is said where it is known. */
+/* A ring that cannot be made drops its packets as a wire would, and the program sees retries run
+ * out: the cause is said where it is known. */
 static void say_memory_is_full(void)
 {
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 
 	if (!atomic_flag_test_and_set(&said))
 		fprintf(stderr,
-			"verbena: shared memory (/dev/shm) is full, so that no data reaches another "
+			"verbena: shared memory (/dev/shm) is full, so that no data reaches "
+			"another "
 			"process of this host; each pair of processes needs 260 KiB there for each "
 			"direction. Make it larger, or set VERBENA_LOCAL=0 for all of them.\n");
 }
@@ -170,14 +171,14 @@ static bool is_open(const struct vb_engine *engine, const struct vb_qp *qp)
 static void publish(struct vb_engine *engine, const struct vb_qp *qp)
 {
 	struct vb_local_qp shown = {
-	    .qpn = qp->qpn,
-	    .dest_qpn = qp->attr.dest_qpn,
-	    .pd_id = qp->pd->id,
-	    .access = qp->attr.access_flags,
-	    .open = is_open(engine, qp),
+		.qpn = qp->qpn,
+		.dest_qpn = qp->attr.dest_qpn,
+		.pd_id = qp->pd->id,
+		.access = qp->attr.access_flags,
+		.open = is_open(engine, qp),
 	};
 	bool was_open =
-	    bit_change(engine->published, qp->qpn - engine->nic->config.qpn_base, shown.open);
+		bit_change(engine->published, qp->qpn - engine->nic->config.qpn_base, shown.open);
 
 	/* without responder resources a READ is an invalid request: the packets' way says so */
 	if (qp->attr.max_dest_rd_atomic == 0)
@@ -200,7 +201,7 @@ static void qp_changed(void *env, struct vb_qp *qp)
 		       qp->state == VB_QPS_SQD || qp->state == VB_QPS_SQE;
 		engine->ud_qps += open;
 		engine->ud_qps -=
-		    bit_change(engine->ud_open, qp->qpn - engine->nic->config.qpn_base, open);
+			bit_change(engine->ud_open, qp->qpn - engine->nic->config.qpn_base, open);
 	} else if (engine->local) {
 		publish(engine, qp);
 	}
@@ -223,12 +224,12 @@ static void cq_event(void *env, struct vb_cq *cq)
 }
 
 const struct vb_nic_ops vb_engine_nic_ops = {
-    .tx = tx,
-    .direct = direct,
-    .resolve = resolve,
-    .release = release,
-    .event = event,
-    .cq_event = cq_event,
-    .qp_changed = qp_changed,
-    .random = draw,
+	.tx = tx,
+	.direct = direct,
+	.resolve = resolve,
+	.release = release,
+	.event = event,
+	.cq_event = cq_event,
+	.qp_changed = qp_changed,
+	.random = draw,
 };

@@ -47,7 +47,7 @@ static void describe(struct vb_ifaddr *entry, unsigned int flags, int fd)
 	entry->loopback = flags & IFF_LOOPBACK;
 	strcpy(request.ifr_name, entry->ifname);
 	entry->mtu =
-	    fd >= 0 && ioctl(fd, SIOCGIFMTU, &request) == 0 ? (uint32_t)request.ifr_mtu : 1500;
+		fd >= 0 && ioctl(fd, SIOCGIFMTU, &request) == 0 ? (uint32_t)request.ifr_mtu : 1500;
 }
 
 /* The interface's flags by name; an interface that has just gone has none. */
@@ -70,7 +70,7 @@ static int add_ipv4(struct growing *list, const struct ifaddrs *system, int fd)
 		if (!entry)
 			return -ENOMEM;
 		entry->address =
-		    vb_address_from_ipv4(((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr);
+			vb_address_from_ipv4(((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr);
 		/* an IPv4 alias has its label, eth0:1, in place of the name */
 		snprintf(entry->ifname, sizeof(entry->ifname), "%.*s",
 			 (int)strcspn(i->ifa_name, ":"), i->ifa_name);
@@ -87,7 +87,7 @@ static bool parse_inet6_line(const char *line, struct in6_addr *address, unsigne
 	char hex[33];
 
 	if (sscanf(line, "%32s %x %x %x %x %15s", hex, &index, &prefix, &scope, flags, ifname) !=
-		6 ||
+		    6 ||
 	    strlen(hex) != 32)
 		return false;
 	for (int i = 0; i < 16; i++)

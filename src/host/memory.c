@@ -41,9 +41,9 @@ int vb_memory_check_by_query(int maps, uint64_t start, uint64_t end, bool write)
 
 	while (start < end) {
 		struct map_query query = {
-		    .size = sizeof(query),
-		    .query_flags = wanted,
-		    .query_addr = start,
+			.size = sizeof(query),
+			.query_flags = wanted,
+			.query_addr = start,
 		};
 
 		if (ioctl(maps, MAP_QUERY, &query) != 0)

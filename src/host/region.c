@@ -20,7 +20,7 @@ int vb_engine_reg_mr(struct vb_engine *engine, struct vb_pd *pd, void *addr, uin
 		     uint64_t iova, uint32_t access, struct vb_mr **out)
 {
 	const uint32_t writes =
-	    VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_WRITE | VB_ACCESS_REMOTE_ATOMIC;
+		VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_WRITE | VB_ACCESS_REMOTE_ATOMIC;
 	struct vb_mr *mr;
 	int rc = vb_memory_check(addr, length, access & writes);
 
@@ -33,12 +33,12 @@ int vb_engine_reg_mr(struct vb_engine *engine, struct vb_pd *pd, void *addr, uin
 		rc = -errno;
 	} else if (is_published(engine, access)) {
 		const struct vb_local_mr shown = {
-		    .rkey = mr->rkey,
-		    .pd_id = pd->id,
-		    .access = access,
-		    .addr = (uint64_t)(uintptr_t)addr,
-		    .iova = iova,
-		    .length = length,
+			.rkey = mr->rkey,
+			.pd_id = pd->id,
+			.access = access,
+			.addr = (uint64_t)(uintptr_t)addr,
+			.iova = iova,
+			.length = length,
 		};
 
 		vb_local_publish_mr(engine->local, &shown); /* no room: packets reach it */

@@ -86,40 +86,43 @@ static bool parse_addresses(struct vb_settings *settings, const char *text, char
 }
 
 static const struct vb_setting table[] = {
-    {
-	.name = "VERBENA_ADDR",
-	.meaning = "The address of this process's host; several give several devices, "
-		   "verbena0, verbena1 and so on, in this order.",
-	.allowed = "one or more IPv4 or IPv6 addresses of this machine's interfaces, separated by "
-		   "commas, at most 16; any address of 127.0.0.0/8 is a virtual host",
-	.fallback = "the first address that is up and not loopback, else 127.0.0.1",
-	.parse = parse_addresses,
-    },
-    {
-	.name = "VERBENA_EQUAL_KEYS",
-	.meaning = "1 gives a memory region one key as both lkey and rkey, for programs that "
-		   "mix them up.",
-	.allowed = "0 or 1",
-	.fallback = "0",
-	.parse = parse_equal_keys,
-    },
-    {
-	.name = "VERBENA_LOCAL",
-	.meaning =
-	    "0 sends everything as UDP packets, between processes of one host too; both ends "
-	    "must have the same.",
-	.allowed = "0 or 1",
-	.fallback = "1",
-	.parse = parse_local,
-    },
-    {
-	.name = "VERBENA_DIRECT",
-	.meaning = "0 keeps this process from copying straight between its memory and another "
-		   "process's, and others from copying to and from its own; packets do it.",
-	.allowed = "0 or 1",
-	.fallback = "1",
-	.parse = parse_direct,
-    },
+	{
+		.name = "VERBENA_ADDR",
+		.meaning = "The address of this process's host; several give several devices, "
+			   "verbena0, verbena1 and so on, in this order.",
+		.allowed = "one or more IPv4 or IPv6 addresses of this machine's interfaces, "
+			   "separated by "
+			   "commas, at most 16; any address of 127.0.0.0/8 is a virtual host",
+		.fallback = "the first address that is up and not loopback, else 127.0.0.1",
+		.parse = parse_addresses,
+	},
+	{
+		.name = "VERBENA_EQUAL_KEYS",
+		.meaning =
+			"1 gives a memory region one key as both lkey and rkey, for programs that "
+			"mix them up.",
+		.allowed = "0 or 1",
+		.fallback = "0",
+		.parse = parse_equal_keys,
+	},
+	{
+		.name = "VERBENA_LOCAL",
+		.meaning = "0 sends everything as UDP packets, between processes of one host too; "
+			   "both ends "
+			   "must have the same.",
+		.allowed = "0 or 1",
+		.fallback = "1",
+		.parse = parse_local,
+	},
+	{
+		.name = "VERBENA_DIRECT",
+		.meaning =
+			"0 keeps this process from copying straight between its memory and another "
+			"process's, and others from copying to and from its own; packets do it.",
+		.allowed = "0 or 1",
+		.fallback = "1",
+		.parse = parse_direct,
+	},
 };
 
 const struct vb_setting *vb_settings_table(size_t *count)

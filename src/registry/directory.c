@@ -3,8 +3,9 @@
  * directory.c - where a registry lives: /dev/shm/verbena-<uid>/<netns>-<address>/.
  *
  * /dev/shm is writable by everyone, so a stranger may have put something under our name. Both
- * levels are opened as directories without following links, and through the descriptor it is checked
- * that they are ours and closed to all others; everything below goes through the descriptor.
+ * levels are opened as directories without following links, and through the descriptor it is
+ * checked that they are ours and closed to all others; everything below goes through the
+ * descriptor.
  *
  * Directories come and go with their processes: one that vanishes between two steps is no error
  * but a reason to begin again.
@@ -62,7 +63,9 @@ static int open_below(int parent, const char *name)
 		return errno == ENOENT ? -EAGAIN : -errno;
 	fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return errno == ENOENT ? -EAGAIN : errno == ELOOP || errno == ENOTDIR ? -EACCES : -errno;
+		return errno == ENOENT			    ? -EAGAIN
+		       : errno == ELOOP || errno == ENOTDIR ? -EACCES
+							    : -errno;
 	if (made && fchmod(fd, 0700)) /* an odd umask may have taken bits away */
 		goto err_close;
 	if (fstat(fd, &st))
@@ -73,7 +76,7 @@ static int open_below(int parent, const char *name)
 	}
 	return fd;
 
-err_close: {
+err_close : {
 	int error = errno;
 
 	close(fd);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* files.c - making, checking, mapping and sweeping the files of a registry; files.h says what they are. */
+/* files.c - making, checking, mapping and sweeping the files of a registry; files.h says what they
+ * are. */
 #include "registry/registry_private.h"
 
 #include <dirent.h>
@@ -130,8 +131,7 @@ static int check_file(int fd, enum vb_file_kind kind, uint16_t slot, uint16_t pe
 }
 
 int vb_registry_file_open(struct vb_registry *registry, enum vb_file_kind kind, uint16_t slot,
-			  uint16_t peer, size_t bytes, bool writable,
-			  struct vb_file_header *header)
+			  uint16_t peer, size_t bytes, bool writable, struct vb_file_header *header)
 {
 	struct file_name name = file_name(kind, slot, peer);
 	int flags = (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -162,7 +162,8 @@ int vb_file_map(int fd, size_t bytes, bool writable, void **out)
 
 	if (map == MAP_FAILED)
 		return -errno;
-	/* Again, behind the mmap: a file that shrank in between would be a SIGBUS at first touch. */
+	/* Again, behind the mmap: a file that shrank in between would be a SIGBUS at first touch.
+	 */
 	if (fstat(fd, &st) || (uint64_t)st.st_size < bytes) {
 		munmap(map, bytes);
 		return -EBADMSG;
@@ -183,7 +184,8 @@ int vb_registry_reserve(struct vb_registry *registry, size_t offset, size_t byte
 	return reserve(registry->private_data->seg_fd, offset, bytes);
 }
 
-/* --- leftovers ---------------------------------------------------------------------------------- */
+/* --- leftovers ----------------------------------------------------------------------------------
+ */
 
 /* Reads a decimal slot number; NULL when there is none. */
 static const char *read_number(const char *at, unsigned int *value)
@@ -294,7 +296,8 @@ void vb_registry_file_retire(struct vb_registry *registry, uint16_t slot, uint64
 	    pread(fd, &header, sizeof(header), 0) == (ssize_t)sizeof(header) &&
 	    header.instance == instance && ftruncate(fd, 0) == 0 &&
 	    pthread_mutex_trylock(&p->lock) == 0) {
-		/* Under the registry's lock nobody can take the slot and give the name to a new ring. */
+		/* Under the registry's lock nobody can take the slot and give the name to a new
+		 * ring. */
 		if (vb_slot_try(p->reg_fd, VB_REGISTRY_LOCK_BYTE) == 0) {
 			if (!vb_slot_holder(p->reg_fd, slot, 1, NULL) && slot != registry->slot)
 				(void)unlinkat(p->dir_fd, name.text, 0);

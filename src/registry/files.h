@@ -7,15 +7,16 @@
  *      ring.<N>.<M>   from slot N to slot M; N writes, M reads
  *      tmp.<N>.<k>    a file of slot N on its way to its name
  *
- * Every file begins with struct vb_file_header. A file gets its name by rename(2) when it is complete,
- * so a name never shows half a file, and a replaced file lives on for those who have it mapped:
- * they learn from `closed` that it has no owner any more. `closed` is set by the owner when it
- * leaves, and by whoever sweeps up after an owner that died.
+ * Every file begins with struct vb_file_header. A file gets its name by rename(2) when it is
+ * complete, so a name never shows half a file, and a replaced file lives on for those who have it
+ * mapped: they learn from `closed` that it has no owner any more. `closed` is set by the owner when
+ * it leaves, and by whoever sweeps up after an owner that died.
  *
- * A peer checks a file before it maps it: a regular file of our user, of the exact size, whose header
- * says the kind and slot that its name says. Bytes are reserved before they are written, so that a full
- * /dev/shm is an error here and not a SIGBUS later. What this does not hold against is a process of the
- * same user that truncates a file while others have it mapped: that process could as well kill them.
+ * A peer checks a file before it maps it: a regular file of our user, of the exact size, whose
+ * header says the kind and slot that its name says. Bytes are reserved before they are written, so
+ * that a full /dev/shm is an error here and not a SIGBUS later. What this does not hold against is
+ * a process of the same user that truncates a file while others have it mapped: that process could
+ * as well kill them.
  */
 #ifndef VB_REGISTRY_FILES_H
 #define VB_REGISTRY_FILES_H
@@ -39,9 +40,9 @@ struct vb_file_header {
 	uint64_t instance; /* of the owner */
 	uint64_t pid_ns;   /* inode of the owner's PID namespace, in which pid counts */
 	uint32_t pid;
-	uint16_t slot;	   /* of the owner */
-	uint16_t peer;	   /* the other slot in the name; 0: none */
-	uint32_t closed;   /* not 0: nobody owns this file any more */
+	uint16_t slot;	 /* of the owner */
+	uint16_t peer;	 /* the other slot in the name; 0: none */
+	uint32_t closed; /* not 0: nobody owns this file any more */
 	uint8_t reserved[12];
 };
 
@@ -55,16 +56,17 @@ int vb_registry_file_publish(struct vb_registry *registry, enum vb_file_kind kin
 			     uint32_t number) VB_MUST_USE;
 void vb_registry_file_abandon(struct vb_registry *registry, uint32_t number);
 
-/* vb_registry_file_open - another slot's file (or ours), checked. Returns the descriptor, its header in
- * *header, or -ENOENT, -EBADMSG (not what its name says), other -errno. It may be closed. */
+/* vb_registry_file_open - another slot's file (or ours), checked. Returns the descriptor, its
+ * header in *header, or -ENOENT, -EBADMSG (not what its name says), other -errno. It may be closed.
+ */
 int vb_registry_file_open(struct vb_registry *registry, enum vb_file_kind kind, uint16_t slot,
 			  uint16_t peer, size_t bytes, bool writable,
 			  struct vb_file_header *header) VB_MUST_USE;
 /* vb_registry_file_remove - unlinks one of our own files. */
 void vb_registry_file_remove(struct vb_registry *registry, enum vb_file_kind kind, uint16_t peer);
 
-/* vb_registry_file_retire - what is left of a ring that its dead owner sent to us and that has been read
- * to its end: its memory is freed and, when nobody has taken the slot meanwhile, its name.
+/* vb_registry_file_retire - what is left of a ring that its dead owner sent to us and that has been
+ * read to its end: its memory is freed and, when nobody has taken the slot meanwhile, its name.
  * Only a file of that instance is touched. */
 void vb_registry_file_retire(struct vb_registry *registry, uint16_t slot, uint64_t instance);
 
@@ -80,7 +82,8 @@ int vb_registry_reserve(struct vb_registry *registry, size_t offset, size_t byte
 uint64_t vb_registry_pid_ns(const struct vb_registry *registry);
 
 /* vb_registry_check - whether we still hold what we joined: 0; -EBADF: the program closed our
- * descriptor (closefrom(3)) and with it the slot; -ESTALE: somebody unlinked the registry's files. */
+ * descriptor (closefrom(3)) and with it the slot; -ESTALE: somebody unlinked the registry's files.
+ */
 int vb_registry_check(const struct vb_registry *registry);
 
 #endif

@@ -2,19 +2,20 @@
 /*
  * registry.c - joining and leaving a virtual host's registry.
  *
- *      open the directory -> open `reg` -> take the registry's lock -> is `reg` still the file of that name?
+ *      open the directory -> open `reg` -> take the registry's lock -> is `reg` still the file of
+ * that name?
  *          -> take a free slot at random -> sweep -> make our segment -> give the lock back
  *
- * Joining, leaving and sweeping all happen under the registry's lock (a byte of `reg`), so a slot that
- * a sweeper finds free stays free while it sweeps. The last one to leave removes `reg` and the
+ * Joining, leaving and sweeping all happen under the registry's lock (a byte of `reg`), so a slot
+ * that a sweeper finds free stays free while it sweeps. The last one to leave removes `reg` and the
  * directories; one that joins at that moment finds, once it has the lock, that its `reg` has
  * lost its name, and begins again.
  *
- * Closing any descriptor of `reg` drops all locks that the process holds on it. Therefore a process opens
- * it once: joins of one address share one registry and are counted.
+ * Closing any descriptor of `reg` drops all locks that the process holds on it. Therefore a process
+ * opens it once: joins of one address share one registry and are counted.
  *
- * A process killed in the middle holds no lock any more. What it left, a temporary file or a segment,
- * is removed by the next one that joins or leaves.
+ * A process killed in the middle holds no lock any more. What it left, a temporary file or a
+ * segment, is removed by the next one that joins or leaves.
  */
 #include "registry/registry_private.h"
 
@@ -133,7 +134,8 @@ static void release(struct vb_registry *registry)
 	free(registry);
 }
 
-/* With the registry's lock: takes our files away, and the whole registry when nobody else is in it. */
+/* With the registry's lock: takes our files away, and the whole registry when nobody else is in it.
+ */
 static void clean_up(struct vb_registry *registry)
 {
 	struct vb_registry_private *p = registry->private_data;
@@ -283,7 +285,8 @@ void vb_registry_leave(struct vb_registry *registry)
 	}
 	forget(registry);
 	if (vb_registry_check(registry) == -EBADF) {
-		p->dir_fd = p->reg_fd = p->seg_fd = -1; /* the numbers may be the program's by now */
+		p->dir_fd = p->reg_fd = p->seg_fd =
+			-1; /* the numbers may be the program's by now */
 	} else if (vb_registry_lock(registry) == 0) {
 		clean_up(registry);
 		pthread_mutex_unlock(&p->lock);

@@ -24,7 +24,8 @@
 
 #include "base/macros.h"
 
-#define VB_REGISTRY_SLOTS 511u /* usable slots are 1 .. 510: QPN bits 23-15; 0 holds QP0 and QP1, 511 probes */
+#define VB_REGISTRY_SLOTS                                                                          \
+	511u /* usable slots are 1 .. 510: QPN bits 23-15; 0 holds QP0 and QP1, 511 probes */
 #define VB_SLOT_SHIFT 15u
 
 #define VB_REGISTRY_PORTS 16u /* bound addresses that one host may have */
@@ -34,8 +35,8 @@
 struct vb_registry_port {
 	struct in6_addr address; /* IPv4 mapped; the entry is free while count is 0 */
 	uint32_t scope_id;
-	uint32_t generation;	 /* counts changes of the membership */
-	uint64_t probe;		 /* random number of the latest probes: what others send is no probe */
+	uint32_t generation; /* counts changes of the membership */
+	uint64_t probe;	     /* random number of the latest probes: what others send is no probe */
 	uint32_t count;
 	uint16_t slot[VB_REGISTRY_SLOTS]; /* 0: not known whose index this is */
 };
@@ -44,8 +45,9 @@ struct vb_registry_port {
 struct vb_registry_shared {
 	uint32_t magic, version;
 	struct vb_registry_port port[VB_REGISTRY_PORTS];
-	/* Of the process that joined the groups from a slot: a random number that tells it from those
-	 * before and after it, and names its socket for packets that reached another process. */
+	/* Of the process that joined the groups from a slot: a random number that tells it from
+	 * those before and after it, and names its socket for packets that reached another process.
+	 */
 	uint64_t member_key[VB_REGISTRY_SLOTS];
 };
 
@@ -59,7 +61,8 @@ struct vb_registry {
 };
 
 /* vb_registry_join - takes a free slot of address's host and makes the segment. 0, or -errno:
- * -ENOSPC all slots taken, -EACCES the directory is not ours or its mode is wrong, others from the system. */
+ * -ENOSPC all slots taken, -EACCES the directory is not ours or its mode is wrong, others from the
+ * system. */
 int vb_registry_join(struct vb_registry **out, const struct in6_addr *address) VB_MUST_USE;
 
 /* vb_registry_leave - frees the slot and removes the segment. NULL is accepted. */
@@ -69,7 +72,8 @@ void vb_registry_leave(struct vb_registry *registry);
  * parent's slot. */
 void vb_registry_drop_in_child(struct vb_registry *registry);
 
-/* vb_registry_lock - one process at a time works on shared; freed by the kernel when the holder dies. */
+/* vb_registry_lock - one process at a time works on shared; freed by the kernel when the holder
+ * dies. */
 int vb_registry_lock(struct vb_registry *registry) VB_MUST_USE;
 /* vb_registry_lock_within - the same for those who cannot wait long: -ETIMEDOUT. */
 int vb_registry_lock_within(struct vb_registry *registry, unsigned int wait_ms) VB_MUST_USE;

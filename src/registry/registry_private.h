@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* registry_private.h - what the registry's own files share: directory.c, slots.c, files.c, registry.c. */
+/* registry_private.h - what the registry's own files share: directory.c, slots.c, files.c,
+ * registry.c. */
 #ifndef VB_REGISTRY_REGISTRY_PRIVATE_H
 #define VB_REGISTRY_REGISTRY_PRIVATE_H
 
@@ -16,8 +17,8 @@
 #define VB_REGISTRY_SHARED_BYTES                                                                   \
 	((sizeof(struct vb_registry_shared) + VB_FILE_PAGE - 1) / VB_FILE_PAGE * VB_FILE_PAGE)
 #define VB_REGISTRY_FILE_BYTES (VB_FILE_PAGE + VB_REGISTRY_SHARED_BYTES)
-#define VB_REGISTRY_LOCK_BYTE 600		  /* whoever holds it works on shared, joins or leaves */
-#define VB_REGISTRY_LOCK_WAIT_MS 10000		  /* a stopped holder is an error, not a hang */
+#define VB_REGISTRY_LOCK_BYTE 600      /* whoever holds it works on shared, joins or leaves */
+#define VB_REGISTRY_LOCK_WAIT_MS 10000 /* a stopped holder is an error, not a hang */
 #define VB_DIRECTORY_NAME_MAX 96
 
 struct vb_registry_private {
@@ -35,10 +36,11 @@ struct vb_registry_private {
 };
 
 /* directory.c */
-/* vb_directory_name - "<netns>-<address>" of the calling thread's network namespace. 0 or -errno. */
+/* vb_directory_name - "<netns>-<address>" of the calling thread's network namespace. 0 or -errno.
+ */
 int vb_directory_name(const struct in6_addr *address, char out[VB_DIRECTORY_NAME_MAX]) VB_MUST_USE;
-/* vb_directory_open - opens, and makes where it is missing, the directory. The descriptor, -EAGAIN: it
- * vanished while we looked, try again; -EACCES: not ours alone; other -errno. */
+/* vb_directory_open - opens, and makes where it is missing, the directory. The descriptor, -EAGAIN:
+ * it vanished while we looked, try again; -EACCES: not ours alone; other -errno. */
 int vb_directory_open(const char *name) VB_MUST_USE;
 /* vb_directory_remove - if empty. */
 void vb_directory_remove(const char *name);
@@ -49,8 +51,8 @@ uint64_t vb_directory_pid_ns(void);
 /* vb_slot_try - -EAGAIN when another process holds it. */
 int vb_slot_try(int reg_fd, unsigned int byte) VB_MUST_USE;
 void vb_slot_release(int reg_fd, unsigned int byte);
-/* vb_slot_holder - whether ANOTHER process holds one of the bytes, and, if pid is not NULL, which (0: not
- * visible in our PID namespace). */
+/* vb_slot_holder - whether ANOTHER process holds one of the bytes, and, if pid is not NULL, which
+ * (0: not visible in our PID namespace). */
 bool vb_slot_holder(int reg_fd, unsigned int first, unsigned int count, pid_t *pid);
 /* vb_slot_take_random - a free slot chosen at random and now held, or -ENOSPC. */
 int vb_slot_take_random(int reg_fd) VB_MUST_USE;
@@ -58,8 +60,9 @@ int vb_slot_take_random(int reg_fd) VB_MUST_USE;
 int vb_slot_wait(int reg_fd, unsigned int byte, unsigned int wait_ms) VB_MUST_USE;
 
 /* files.c */
-/* vb_files_sweep - with the registry's lock: removes what owners left that hold no slot any more, and the
- * files of our own slot (when joining, those of its owner before us; when leaving, ours). */
+/* vb_files_sweep - with the registry's lock: removes what owners left that hold no slot any more,
+ * and the files of our own slot (when joining, those of its owner before us; when leaving, ours).
+ */
 void vb_files_sweep(struct vb_registry *registry);
 
 #endif

@@ -82,12 +82,13 @@ static int timeout_ms(uint64_t deadline_ns)
 {
 	uint64_t now = vb_tools_now();
 
-	return now >= deadline_ns ? 0 : (int)((deadline_ns - now + VB_NS_PER_MS - 1) / VB_NS_PER_MS);
+	return now >= deadline_ns ? 0
+				  : (int)((deadline_ns - now + VB_NS_PER_MS - 1) / VB_NS_PER_MS);
 }
 
 bool vb_child_wait(struct vb_child *child, uint64_t deadline_ns)
 {
-	struct pollfd fd = { .fd = child->pidfd, .events = POLLIN };
+	struct pollfd fd = {.fd = child->pidfd, .events = POLLIN};
 
 	if (child->ended)
 		return true;
@@ -171,7 +172,7 @@ void vb_child_end(struct vb_child *child)
 
 uint16_t vb_free_tcp_port(void)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET };
+	struct sockaddr_in address = {.sin_family = AF_INET};
 	socklen_t size = sizeof(address);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	uint16_t port = 0;

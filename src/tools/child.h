@@ -13,17 +13,18 @@
 #include <sys/types.h>
 
 struct vb_child {
-	pid_t pid;    /* 0: none */
+	pid_t pid; /* 0: none */
 	int pidfd;
-	int output;   /* a memory file with its standard output and error */
+	int output; /* a memory file with its standard output and error */
 	bool ended;
-	int status;   /* as of waitpid(2), once ended */
+	int status; /* as of waitpid(2), once ended */
 };
 
 /* vb_child_start - runs argv on the virtual host addr. 0 or -errno. */
 int vb_child_start(struct vb_child *child, char *const *argv, const char *addr);
 
-/* vb_child_wait - until it ends or the time (vb_tools_now()) is deadline_ns. False: it still runs. */
+/* vb_child_wait - until it ends or the time (vb_tools_now()) is deadline_ns. False: it still runs.
+ */
 bool vb_child_wait(struct vb_child *child, uint64_t deadline_ns);
 
 /* vb_child_wait_listening - until a TCP socket of this network listens on port. False: the child
@@ -33,7 +34,8 @@ bool vb_child_wait_listening(struct vb_child *child, uint16_t port, uint64_t dea
 /* vb_child_succeeded - it ended by itself with status 0. */
 bool vb_child_succeeded(const struct vb_child *child);
 
-/* vb_child_output - all that it has printed, NUL at the end; the caller frees it. NULL: no memory. */
+/* vb_child_output - all that it has printed, NUL at the end; the caller frees it. NULL: no memory.
+ */
 char *vb_child_output(const struct vb_child *child);
 
 /* vb_child_end - kills it if it runs, reaps it, closes its descriptors. */

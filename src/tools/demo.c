@@ -2,9 +2,9 @@
 /*
  * demo.c - verbena demo: Debian's own programs between two virtual hosts, as one table.
  *
- * A virtual host is an address of 127.0.0.0/8. Each step runs one program, on one host or as server and
- * client on two; the row appears when its result is known. On a terminal the step under way is shown in
- * its place. The whole demo has one time limit, each step another, so that it always ends.
+ * A virtual host is an address of 127.0.0.0/8. Each step runs one program, on one host or as server
+ * and client on two; the row appears when its result is known. On a terminal the step under way is
+ * shown in its place. The whole demo has one time limit, each step another, so that it always ends.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -37,17 +37,32 @@ struct step {
 };
 
 static const struct step steps[] = {
-	{ "ibv_devinfo", "device and port", "", { NULL }, false, vb_result_devinfo },
-	{ "ibv_rc_pingpong", "SEND and RECEIVE, round trip", "4 KiB", { "-g", "0", "-n", "1000" },
-	  true, vb_result_pingpong },
-	{ "ib_write_bw", "RDMA WRITE, bandwidth", "1 MiB", { "-F", "-s", "1048576", "-n", "1000" },
-	  true, vb_result_bandwidth },
-	{ "ib_read_bw", "RDMA READ, bandwidth", "1 MiB", { "-F", "-s", "1048576", "-n", "1000" },
-	  true, vb_result_bandwidth },
-	{ "ib_send_lat", "SEND, latency", "8 B", { "-F", "-s", "8", "-n", "2000" }, true,
-	  vb_result_latency },
-	{ "ib_atomic_bw", "FETCH AND ADD, rate", "8 B", { "-F", "-n", "2000" }, true,
-	  vb_result_rate },
+	{"ibv_devinfo", "device and port", "", {NULL}, false, vb_result_devinfo},
+	{"ibv_rc_pingpong",
+	 "SEND and RECEIVE, round trip",
+	 "4 KiB",
+	 {"-g", "0", "-n", "1000"},
+	 true,
+	 vb_result_pingpong},
+	{"ib_write_bw",
+	 "RDMA WRITE, bandwidth",
+	 "1 MiB",
+	 {"-F", "-s", "1048576", "-n", "1000"},
+	 true,
+	 vb_result_bandwidth},
+	{"ib_read_bw",
+	 "RDMA READ, bandwidth",
+	 "1 MiB",
+	 {"-F", "-s", "1048576", "-n", "1000"},
+	 true,
+	 vb_result_bandwidth},
+	{"ib_send_lat",
+	 "SEND, latency",
+	 "8 B",
+	 {"-F", "-s", "8", "-n", "2000"},
+	 true,
+	 vb_result_latency},
+	{"ib_atomic_bw", "FETCH AND ADD, rate", "8 B", {"-F", "-n", "2000"}, true, vb_result_rate},
 };
 
 struct outcome {
@@ -62,10 +77,11 @@ struct demo {
 	bool terminal;
 };
 
-/* address_is_free - no other user holds the RoCE port of that address (processes of one user share it). */
+/* address_is_free - no other user holds the RoCE port of that address (processes of one user share
+ * it). */
 static bool address_is_free(const char *text)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(ROCE_PORT) };
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(ROCE_PORT)};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int one = 1;
 	bool ok;
@@ -145,7 +161,8 @@ static bool start_server(const struct demo *demo, const struct step *step, char 
 	}
 }
 
-/* conclude - the outcome of children that have ended or run out of time. The first has the result. */
+/* conclude - the outcome of children that have ended or run out of time. The first has the result.
+ */
 static void conclude(const struct step *step, struct vb_child *children, const char *const *roles,
 		     int count, struct outcome *out)
 {
@@ -174,8 +191,8 @@ static void conclude(const struct step *step, struct vb_child *children, const c
 static void run_pair(const struct demo *demo, const struct step *step, uint64_t deadline_ns,
 		     struct outcome *out)
 {
-	static const char *const roles[] = { "client", "server" };
-	struct vb_child children[2] = { 0 };
+	static const char *const roles[] = {"client", "server"};
+	struct vb_child children[2] = {0};
 	struct vb_child *client = &children[0], *server = &children[1];
 	char *argv[ARGUMENTS_MAX + 5];
 	char port[8];
@@ -195,8 +212,8 @@ static void run_pair(const struct demo *demo, const struct step *step, uint64_t 
 static void run_on_each(const struct demo *demo, const struct step *step, uint64_t deadline_ns,
 			struct outcome *out)
 {
-	const char *const roles[] = { demo->server, demo->client };
-	struct vb_child children[2] = { 0 };
+	const char *const roles[] = {demo->server, demo->client};
+	struct vb_child children[2] = {0};
 	char *argv[ARGUMENTS_MAX + 5];
 
 	build_arguments(step, NULL, NULL, argv);
@@ -227,8 +244,8 @@ static void run_step(const struct demo *demo, const struct step *step, struct ou
 
 static int demo_main(int argc, char **argv)
 {
-	struct outcome outcomes[VB_ARRAY_SIZE(steps)] = { 0 };
-	struct demo demo = { .terminal = isatty(STDOUT_FILENO) };
+	struct outcome outcomes[VB_ARRAY_SIZE(steps)] = {0};
+	struct demo demo = {.terminal = isatty(STDOUT_FILENO)};
 	uint64_t start = vb_tools_now();
 	unsigned int failed = 0;
 
@@ -266,7 +283,8 @@ const struct vb_command vb_command_demo = {
 		"ib_atomic_bw, as Debian ships them, between two virtual hosts of this machine,\n"
 		"127.0.0.2 and 127.0.0.3, and shows what they measured as one table. No privilege\n"
 		"is needed. It ends in under a minute.\n\n"
-		"A virtual host is any address of 127.0.0.0/8, named by VERBENA_ADDR. When another\n"
+		"A virtual host is any address of 127.0.0.0/8, named by VERBENA_ADDR. When "
+		"another\n"
 		"user of the machine has the RoCE port of these two, 127.0.1.2 and 127.0.1.3 are\n"
 		"taken, and so on.\n\n"
 		"Exit status: 0 when all succeeded; 1 when one failed, after its output.\n",

@@ -2,8 +2,8 @@
 /*
  * libraries.c - where Verbena's libraries lie, and LD_LIBRARY_PATH.
  *
- * They are found from where this executable is, so that a build tree, an installed one and a copy of
- * either work without being told:
+ * They are found from where this executable is, so that a build tree, an installed one and a copy
+ * of either work without being told:
  *
  *      <here>/verbena      <here>/../lib/verbena      installed
  *      <here>/verbena      <here>/../lib              a build tree
@@ -29,7 +29,7 @@ static bool holds_libraries(const char *folder)
 /* find_libraries - the folder, absolute, into out (PATH_MAX bytes). */
 static bool find_libraries(char *out)
 {
-	static const char *const places[] = { "../lib/verbena", "../lib" };
+	static const char *const places[] = {"../lib/verbena", "../lib"};
 	char here[PATH_MAX], folder[PATH_MAX + 32];
 	ssize_t length = readlink("/proc/self/exe", here, sizeof(here) - 1);
 	char *slash;

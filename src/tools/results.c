@@ -73,7 +73,8 @@ bool vb_result_pingpong(const char *output, char *out, size_t size)
 	const char *at = strstr(output, " iters in ");
 	double seconds, microseconds;
 
-	if (!at || sscanf(at, " iters in %lf seconds = %lf usec/iter", &seconds, &microseconds) != 2)
+	if (!at ||
+	    sscanf(at, " iters in %lf seconds = %lf usec/iter", &seconds, &microseconds) != 2)
 		return false;
 	if (microseconds <= 0)
 		return false;

@@ -2,8 +2,8 @@
 /*
  * results.h - numbers out of what the programs print.
  *
- * Each reads one program's whole output and writes a result with its unit into out. False: the output
- * holds no result, or one that cannot be (a bandwidth of zero).
+ * Each reads one program's whole output and writes a result with its unit into out. False: the
+ * output holds no result, or one that cannot be (a bandwidth of zero).
  */
 #ifndef VB_TOOLS_RESULTS_H
 #define VB_TOOLS_RESULTS_H

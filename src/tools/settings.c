@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * settings.c - verbena settings: every VERBENA_... setting, what it does, what this environment says.
+ * settings.c - verbena settings: every VERBENA_... setting, what it does, what this environment
+ * says.
  *
  * The table is the host's own (host/settings.h), so that what is shown is what is done.
  */
@@ -39,7 +40,8 @@ static void print_wrapped(const char *label, const char *text)
 			printf("\n%*s", INDENT, "");
 			column = INDENT;
 		}
-		column += (unsigned int)printf("%s%.*s", column > INDENT ? " " : "", (int)word, text);
+		column +=
+			(unsigned int)printf("%s%.*s", column > INDENT ? " " : "", (int)word, text);
 		text += word;
 		text += *text == ' ';
 	}
@@ -49,7 +51,7 @@ static void print_wrapped(const char *label, const char *text)
 /* print_setting - false when its value in the environment would be refused. */
 static bool print_setting(const struct vb_setting *setting)
 {
-	struct vb_settings scratch = { 0 };
+	struct vb_settings scratch = {0};
 	const char *value = getenv(setting->name);
 	char why[160] = "", text[512];
 	bool good = true;
@@ -95,7 +97,8 @@ const struct vb_command vb_command_settings = {
 	.help = "verbena settings\n\n"
 		"Prints every setting that Verbena reads from the environment: what it does, its\n"
 		"default, what is allowed, and its value in this environment. A value that is not\n"
-		"allowed makes programs refuse to open a device, with a sentence that says what is.\n\n"
+		"allowed makes programs refuse to open a device, with a sentence that says what "
+		"is.\n\n"
 		"Exit status: 0; 1 when a value of this environment would be refused.\n",
 	.main = settings_main,
 };

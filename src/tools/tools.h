@@ -41,8 +41,8 @@ void vb_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* vb_wants_help - whether argv[1] is -h or --help. */
 bool vb_wants_help(int argc, char **argv);
 
-/* vb_use_libraries - puts Verbena's libraries first in this process's LD_LIBRARY_PATH, for the programs
- * that it runs. False after a sentence: they are not where they belong. */
+/* vb_use_libraries - puts Verbena's libraries first in this process's LD_LIBRARY_PATH, for the
+ * programs that it runs. False after a sentence: they are not where they belong. */
 bool vb_use_libraries(void);
 
 /* vb_say_exec_failed - the sentence for an exec that failed with error, and its exit status. */

@@ -143,9 +143,9 @@ uint32_t vb_icrc_load(const uint8_t in[4])
  *
  *      d = (b0 + b1 * 256) * x^(8 * (n + 2))  mod P
  *
- * since both bytes may as well be added before the first of them is read. Hence d * x^(-8 * (n + 2))
- * is the difference of the identifications itself, byte-swapped, and any bit above the low 16 says
- * that no identification explains the CRC. x has an inverse because P's constant term is 1.
+ * since both bytes may as well be added before the first of them is read. Hence d * x^(-8 * (n +
+ * 2)) is the difference of the identifications itself, byte-swapped, and any bit above the low 16
+ * says that no identification explains the CRC. x has an inverse because P's constant term is 1.
  */
 #define POLYNOMIAL 0xedb88320u
 

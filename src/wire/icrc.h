@@ -4,8 +4,9 @@
  *
  * CRC-32 (the Ethernet polynomial) over eight bytes of ones, the IP header, the UDP header, the BTH
  * with its extended headers, the payload and the pad; fields that a router may change count as
- * ones: IPv4 TOS, TTL, header checksum; IPv6 traffic class, flow label, hop limit; the UDP checksum;
- * and the BTH's byte with FECN and BECN. The result goes on the wire least significant byte first.
+ * ones: IPv4 TOS, TTL, header checksum; IPv6 traffic class, flow label, hop limit; the UDP
+ * checksum; and the BTH's byte with FECN and BECN. The result goes on the wire least significant
+ * byte first.
  *
  * The IPv4 identification and fragment fields do count, although a UDP socket does not show them.
  */
@@ -30,11 +31,12 @@ struct vb_icrc_ip {
  * (BTH to ICRC, both included) has udp_payload_bytes. */
 uint32_t vb_icrc_begin(const struct vb_icrc_ip *ip, size_t udp_payload_bytes);
 
-/* vb_icrc_add_bth - continues over the headers, bytes >= 12, with the BTH's FECN/BECN byte masked. */
+/* vb_icrc_add_bth - continues over the headers, bytes >= 12, with the BTH's FECN/BECN byte masked.
+ */
 uint32_t vb_icrc_add_bth(uint32_t state, const uint8_t *headers, size_t bytes);
 
-/* vb_icrc_begin_bth - vb_icrc_begin() and vb_icrc_add_bth() in one, cheaper than the two: packet is the
- * headers (>= 12 bytes) or everything before the ICRC where that lies in one piece. */
+/* vb_icrc_begin_bth - vb_icrc_begin() and vb_icrc_add_bth() in one, cheaper than the two: packet is
+ * the headers (>= 12 bytes) or everything before the ICRC where that lies in one piece. */
 uint32_t vb_icrc_begin_bth(const struct vb_icrc_ip *ip, size_t udp_payload_bytes,
 			   const uint8_t *packet, size_t bytes);
 

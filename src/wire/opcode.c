@@ -41,6 +41,7 @@
 	}
 
 /* What RC and UC have in common. */
+/* clang-format off */
 #define CONNECTED(transport)                                                                       \
 	OPCODE(transport, SEND_FIRST, SEND | FIRST),                                               \
 	OPCODE(transport, SEND_MIDDLE, SEND),                                                      \
@@ -54,6 +55,8 @@
 	OPCODE(transport, WRITE_LAST_IMM, WRITE | LAST | VB_HAS_IMM),                              \
 	OPCODE(transport, WRITE_ONLY, WRITE | ONLY | VB_HAS_RETH),                                 \
 	OPCODE(transport, WRITE_ONLY_IMM, WRITE | ONLY | VB_HAS_RETH | VB_HAS_IMM)
+
+/* clang-format on */
 
 const struct vb_opcode_info vb_opcode_table[256] = {
 	CONNECTED(RC),

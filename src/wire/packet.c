@@ -38,8 +38,8 @@ static inline void encode_bth(const struct vb_headers *h, uint8_t *p)
 	p[1] = (uint8_t)((h->solicited ? BTH_SE : 0) | (h->mig_req ? BTH_M : 0) |
 			 (h->pad & 3u) << BTH_PAD_SHIFT | (h->tver & BTH_TVER));
 	vb_store_be16(p + 2, h->pkey);
-	vb_store_be32(p + 4, (h->fecn ? BTH_FECN : 0) | (h->becn ? BTH_BECN : 0) |
-				     (h->qpn & BITS_24));
+	vb_store_be32(p + 4,
+		      (h->fecn ? BTH_FECN : 0) | (h->becn ? BTH_BECN : 0) | (h->qpn & BITS_24));
 	vb_store_be32(p + 8, (h->ack_req ? BTH_A : 0) | (h->psn & BITS_24));
 }
 

@@ -2,7 +2,8 @@
 /*
  * packet.h - the headers of an InfiniBand transport packet, as values in host order.
  *
- *      BTH | DETH? | RETH? | AtomicETH? | AETH? | AtomicAckETH? | ImmDt? | IETH? | payload | pad | ICRC
+ *      BTH | DETH? | RETH? | AtomicETH? | AETH? | AtomicAckETH? | ImmDt? | IETH? | payload | pad |
+ * ICRC
  *
  * Which extended headers follow the BTH is a property of the opcode (IBTA 9.2, table 38); the one
  * opcode table is in opcode.c. vb_headers_encode() and vb_headers_decode() turn bytes into
@@ -18,11 +19,11 @@
 
 #include "base/macros.h"
 
-#define VB_ROCE_PORT 4791   /* UDP destination port of RoCEv2 (IBTA annex A17) */
+#define VB_ROCE_PORT 4791 /* UDP destination port of RoCEv2 (IBTA annex A17) */
 #define VB_BTH_BYTES 12
 #define VB_ICRC_BYTES 4
-#define VB_GRH_BYTES 40	    /* what a UD receive buffer holds before the payload */
-#define VB_HEADERS_MAX 64   /* no opcode has more bytes of headers */
+#define VB_GRH_BYTES 40	  /* what a UD receive buffer holds before the payload */
+#define VB_HEADERS_MAX 64 /* no opcode has more bytes of headers */
 #define VB_DEFAULT_PKEY 0xffff
 #define VB_QPN_MASK 0xffffffu
 #define VB_QPN_MULTICAST 0xffffffu
@@ -133,8 +134,8 @@ struct vb_headers {
 		uint8_t syndrome;
 		uint32_t msn;
 	} aeth;
-	uint64_t atomic_ack;	/* the value before the operation */
-	uint32_t imm;		/* the program's four bytes, host order value of the big-endian field */
+	uint64_t atomic_ack; /* the value before the operation */
+	uint32_t imm; /* the program's four bytes, host order value of the big-endian field */
 	uint32_t invalidate_rkey; /* IETH */
 };
 

@@ -4,7 +4,8 @@
  *
  * The transport knows of a path what the protocol needs: the two GIDs to compare and to put into a
  * UD receiver's GRH, how many payload bytes one packet may hold, and how many may be in flight.
- * Which carrier takes the packets stands in the carrier's own words, which the transport only keeps.
+ * Which carrier takes the packets stands in the carrier's own words, which the transport only
+ * keeps.
  */
 #ifndef VB_WIRE_PATH_H
 #define VB_WIRE_PATH_H
@@ -18,11 +19,14 @@
 
 struct vb_path {
 	struct in6_addr sgid, dgid; /* IPv4 as ::ffff:a.b.c.d */
-	uint32_t segment_max;	    /* payload bytes of a packet that this carrier takes; for RC and UC
-				     * on a carrier of pieces more than the path MTU, else VB_MAX_PATH_MTU */
-	bool own_segment;	    /* RC and UC use segment_max in place of the path MTU (both ends decide alike) */
-	uint32_t window;	    /* payload bytes that may be in flight; 0: no bound but the carrier's own */
-	bool direct;		    /* vb_nic_ops.direct may be tried */
+	uint32_t segment_max; /* payload bytes of a packet that this carrier takes; for RC and UC
+			       * on a carrier of pieces more than the path MTU, else VB_MAX_PATH_MTU
+			       */
+	bool own_segment; /* RC and UC use segment_max in place of the path MTU (both ends decide
+			     alike) */
+	uint32_t
+		window; /* payload bytes that may be in flight; 0: no bound but the carrier's own */
+	bool direct;	/* vb_nic_ops.direct may be tried */
 	/* the carrier's own: */
 	void *carrier;
 	void *peer;
@@ -30,7 +34,8 @@ struct vb_path {
 };
 
 /* A packet to send. The carrier reads payload before its flush returns; the memory stays valid
- * until then. The pad count is in the headers, the pad bytes themselves are the carrier's to add. */
+ * until then. The pad count is in the headers, the pad bytes themselves are the carrier's to add.
+ */
 struct vb_tx {
 	const struct vb_headers *headers;
 	const struct iovec *payload;

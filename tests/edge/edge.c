@@ -17,18 +17,19 @@ double edge_seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Addresses of this process's own: tests run side by side, and one of them as another user, who then has
- * the port of its address for himself. */
+/* Addresses of this process's own: tests run side by side, and one of them as another user, who
+ * then has the port of its address for himself. */
 static void choose_hosts(void)
 {
 	const char *topology = getenv("VB_EDGE_TOPOLOGY");
-	unsigned int high = 64 + (unsigned int)getpid() / 256 % 64, low = (unsigned int)getpid() % 256;
+	unsigned int high = 64 + (unsigned int)getpid() / 256 % 64,
+		     low = (unsigned int)getpid() % 256;
 	char hosts[64];
 
 	assert_non_null(topology);
 	snprintf(hosts, sizeof(hosts),
-		 strcmp(topology, "wire") == 0 ? "127.%u.%u.4,127.%u.%u.5" : "127.%u.%u.4", high, low,
-		 high, low);
+		 strcmp(topology, "wire") == 0 ? "127.%u.%u.4,127.%u.%u.5" : "127.%u.%u.4", high,
+		 low, high, low);
 	setenv("VERBENA_ADDR", hosts, 1);
 }
 

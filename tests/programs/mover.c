@@ -30,7 +30,8 @@
 #define PIECES 4
 #define QKEY 0x1ee7u
 #define WAIT_SECONDS 30.0
-#define TRIES 3 /* of a UC or UD transfer: a packet may be lost while other processes come and go */
+#define TRIES 3 /* of a UC or UD transfer: a packet may be lost while other processes come and go  \
+		 */
 #define UD_HEADER 40u
 
 enum kind { RC, UC, UD, KINDS };
@@ -321,7 +322,8 @@ static bool serve_receive(struct host *host, const struct transfer *t)
 	return true;
 }
 
-/* watch_memory - UC tells nobody when its WRITE has arrived: look until all of it is there. False: lost. */
+/* watch_memory - UC tells nobody when its WRITE has arrived: look until all of it is there. False:
+ * lost. */
 static bool watch_memory(const struct host *host, const struct transfer *t, const uint8_t *at)
 {
 	const volatile uint8_t *bytes = at;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* test_local_direct.c - the initiator's own WRITE and READ: what is moved, what is refused, and that
- * nothing is moved any more once a region was taken back. */
+/* test_local_direct.c - the initiator's own WRITE and READ: what is moved, what is refused, and
+ * that nothing is moved any more once a region was taken back. */
 #define _GNU_SOURCE /* close_range */
 #include "local_helper.h"
 
@@ -53,7 +53,8 @@ static ssize_t direct(unsigned int slot, bool write, uint64_t va, void *data, ui
 
 /* Commands of the test to the owner. */
 struct order {
-	char what; /* m: publish mr, q: publish qp, w: withdraw, z: quiesce, x: close every descriptor */
+	char what; /* m: publish mr, q: publish qp, w: withdraw, z: quiesce, x: close every
+		      descriptor */
 	struct vb_local_mr mr;
 	struct vb_local_qp qp;
 };
@@ -159,7 +160,7 @@ static void refuse(unsigned int slot, struct test_child *child)
 	memset(shared, 0x55, 8);
 	assert_true(RAW(ours, its, RKEY ^ 1, IOVA, 8) < 0);
 	assert_true(RAW(ours, its, RKEY ^ 0x80000000, IOVA, 8) < 0); /* the same table slot */
-	assert_true(RAW(ours, its, RKEY + 64 * 1000, IOVA, 8) < 0);   /* a page never written */
+	assert_true(RAW(ours, its, RKEY + 64 * 1000, IOVA, 8) < 0);  /* a page never written */
 	assert_true(RAW(ours ^ 1, its, RKEY, IOVA, 8) < 0);
 	assert_true(RAW(ours, its ^ 1, RKEY, IOVA, 8) < 0);
 	assert_true(RAW(ours, its ^ 0x4000, RKEY, IOVA, 8) < 0);
@@ -251,8 +252,8 @@ static void another_process_is_written_and_read(void **state)
 	test_nic_close(&nic);
 }
 
-/* What exec does to a process: its lock is gone in one moment, and its PID stays. Whatever has come to lie
- * at the region's addresses is not ours to write. */
+/* What exec does to a process: its lock is gone in one moment, and its PID stays. Whatever has come
+ * to lie at the region's addresses is not ours to write. */
 static void nothing_is_written_after_exec(void **state)
 {
 	struct test_role role = {.address = test_address(49), .run = owner};
@@ -300,7 +301,8 @@ static void our_own_regions_are_written_and_read(void **state)
 	test_nic_close(&nic);
 }
 
-/* --- withdrawing against accesses in flight ------------------------------------------------------------ */
+/* --- withdrawing against accesses in flight
+ * ------------------------------------------------------------ */
 
 /* Writes its pattern into the owner's region for ever, whatever the answers are. */
 static void writer(struct test_nic *n, int fd, struct test_role *role)
@@ -335,8 +337,8 @@ static void nothing_is_written_after_withdrawal(void **state)
 	uint64_t start = test_now_ms(), seed = 17;
 
 	for (i = 0; i < WRITERS; i++)
-		role[i] = (struct test_role){
-			.address = test_address(47), .run = writer, .number = i};
+		role[i] =
+			(struct test_role){.address = test_address(47), .run = writer, .number = i};
 	assert_int_equal(test_nic_open(&nic, &role[0].address), 0);
 	for (i = 0; i < WRITERS; i++) {
 		struct vb_local_qp qp;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_local_kill.c - processes that talk to each other are killed at random instants, for a few seconds.
+ * test_local_kill.c - processes that talk to each other are killed at random instants, for a few
+ * seconds.
  *
  * Two witnesses that are never killed exchange a checked stream all the while. Everybody checks
  * everything that arrives, sleeps when there is nothing to do, and complains by exiting. At the end
@@ -162,8 +163,8 @@ static void a_storm_of_kills_harms_nobody_else(void **state)
 	for (i = 0; i < 2; i++)
 		test_send(see[i].fd, &slot[1 - i], sizeof(slot[0]));
 	for (i = 0; i < WORKERS; i++) {
-		role[i] = (struct test_role){
-			.address = address, .run = work, .number = (uint32_t)i};
+		role[i] =
+			(struct test_role){.address = address, .run = work, .number = (uint32_t)i};
 		(void)test_start_nic(&child[i], &role[i]);
 	}
 	for (start = test_now_ms(); test_now_ms() - start < SECONDS * 1000; kills++) {
@@ -201,7 +202,8 @@ static void a_storm_of_kills_harms_nobody_else(void **state)
 
 static int set_up(void **state)
 {
-	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
 	return board == MAP_FAILED;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* test_local_ring.c - packets through the rings: whole, in order, once; full rings; peers that come and go. */
+/* test_local_ring.c - packets through the rings: whole, in order, once; full rings; peers that come
+ * and go. */
 #include "local_helper.h"
 
 static struct test_nic nic;
@@ -35,9 +36,9 @@ static void a_packet_to_ourselves_arrives_whole(void **state)
 		assert_true(nic.hop_limit > 0);
 		assert_int_equal(test_poll(&nic), 0);
 	}
-	assert_int_equal(test_tx(&nic, test_qpn(nic.registry->slot, 1), 0, 0, data,
-				 VB_LOCAL_SEGMENT + 1),
-			 -EMSGSIZE);
+	assert_int_equal(
+		test_tx(&nic, test_qpn(nic.registry->slot, 1), 0, 0, data, VB_LOCAL_SEGMENT + 1),
+		-EMSGSIZE);
 	vb_local_read_counters(nic.carrier, &counters);
 	assert_int_equal(counters.tx_packets, VB_ARRAY_SIZE(sizes));
 	assert_int_equal(counters.rx_packets, VB_ARRAY_SIZE(sizes));
@@ -82,7 +83,8 @@ static void a_slot_has_one_carrier_and_may_have_another_later(void **state)
 		assert_int_equal(test_tx(&nic, test_qpn(nic.registry->slot, 1), 0, 0, "x", 1), 0);
 		assert_int_equal(test_poll(&nic), 1);
 		nic.carrier->ops->destroy(nic.carrier);
-		assert_int_equal(vb_local_create(&nic.carrier, nic.registry, test_deliver, &nic), 0);
+		assert_int_equal(vb_local_create(&nic.carrier, nic.registry, test_deliver, &nic),
+				 0);
 		vb_local_route(nic.carrier, &nic.path);
 		assert_int_equal(test_poll(&nic), 0);
 	}
@@ -116,7 +118,8 @@ static void a_full_ring_says_so_and_then_that_there_is_room(void **state)
 	test_nic_close(&nic);
 }
 
-/* --- two processes ---------------------------------------------------------------------------------- */
+/* --- two processes
+ * ---------------------------------------------------------------------------------- */
 
 struct stream {
 	uint64_t seed;
@@ -150,8 +153,9 @@ static bool exchange(struct test_nic *n, uint32_t qpn, uint64_t tx_seed, uint64_
 	n->arg = &s;
 	for (i = 0; i < count; i++) {
 		uint64_t seed = tx_seed + i;
-		uint32_t bytes = test_random(&seed) % 5 ? test_random(&seed) % 300
-							: test_random(&seed) % (VB_LOCAL_SEGMENT + 1);
+		uint32_t bytes = test_random(&seed) % 5
+					 ? test_random(&seed) % 300
+					 : test_random(&seed) % (VB_LOCAL_SEGMENT + 1);
 
 		test_fill(data, bytes, i);
 		if (test_tx_wait(n, qpn, i, i, data, bytes))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* test_local_sleep.c - who sleeps on the carrier's descriptor is woken by every packet, and by nothing
- * for long. */
+/* test_local_sleep.c - who sleeps on the carrier's descriptor is woken by every packet, and by
+ * nothing for long. */
 #include "local_helper.h"
 
 static struct test_nic nic;
@@ -157,7 +157,8 @@ static void slow_reader(struct test_nic *n, int fd, struct test_role *role)
 	while (n->received < BULK) {
 		if (test_random(&seed) % 8 == 0)
 			usleep(test_random(&seed) % 300);
-		if (n->carrier->ops->poll(n->carrier, 1 + (int)(test_random(&seed) % 40), &n->room) == 0 &&
+		if (n->carrier->ops->poll(n->carrier, 1 + (int)(test_random(&seed) % 40),
+					  &n->room) == 0 &&
 		    !test_sleep(n))
 			_exit(3);
 	}

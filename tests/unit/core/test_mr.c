@@ -145,8 +145,8 @@ static void test_keys(void **state)
 	unknown = x.mr->lkey ^ 1; /* another slot */
 	assert_refused(&x, local(&x, unknown, 0x10000, 8), VB_CHECK_SGE_LKEY_UNKNOWN, unknown,
 		       0x10000, 8, 0);
-	assert_refused(&x, remote(&x, unknown, 0x10000, 8), VB_CHECK_RKEY_UNKNOWN, unknown,
-		       0x10000, 8, 0);
+	assert_refused(&x, remote(&x, unknown, 0x10000, 8), VB_CHECK_RKEY_UNKNOWN, unknown, 0x10000,
+		       8, 0);
 	/* The right slot with other upper bits is as unknown, unless it is the other key. */
 	unknown = x.mr->lkey ^ 1u << 31;
 	if (unknown == x.mr->rkey)

@@ -241,8 +241,7 @@ static void test_states(void **state)
 
 		set_up(&x, VB_QPT_UC, s);
 		assert_int_equal(post(&x, 1, VB_SEND_SIGNALED), sends ? 0 : -EINVAL);
-		assert_int_equal(vb_qp_post_recv(x.q.qp, &recv),
-				 s == VB_QPS_RESET ? -EINVAL : 0);
+		assert_int_equal(vb_qp_post_recv(x.q.qp, &recv), s == VB_QPS_RESET ? -EINVAL : 0);
 		tear_down(&x);
 	}
 }

@@ -234,7 +234,7 @@ static void test_states_that_do_not_exist(void **state)
 	fake_init(&f);
 	fake_qp_create(&f, &q, VB_QPT_RC, 16);
 	assert_int_equal(fake_modify(q.qp, (enum vb_qp_state)7, VB_QP_STATE), -EINVAL);
-	assert_int_equal(fake_modify(q.qp, (enum vb_qp_state)-1, VB_QP_STATE), -EINVAL);
+	assert_int_equal(fake_modify(q.qp, (enum vb_qp_state) - 1, VB_QP_STATE), -EINVAL);
 	assert_int_equal(q.qp->state, RESET);
 	fake_qp_destroy(&q);
 	fake_finish(&f);

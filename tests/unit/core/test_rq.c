@@ -235,12 +235,9 @@ static void test_srq_limits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ring),
-		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_queue_of_none),
-		cmocka_unit_test(test_srq_is_shared),
-		cmocka_unit_test(test_srq_limit),
-		cmocka_unit_test(test_srq_resize),
+		cmocka_unit_test(test_ring),	      cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_queue_of_none), cmocka_unit_test(test_srq_is_shared),
+		cmocka_unit_test(test_srq_limit),     cmocka_unit_test(test_srq_resize),
 		cmocka_unit_test(test_srq_limits),
 	};
 

@@ -271,10 +271,14 @@ static void idle_costs_nothing(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(same_host_polling),  cmocka_unit_test(same_host_sleeping),
-		cmocka_unit_test(two_hosts_polling),  cmocka_unit_test(two_hosts_sleeping),
-		cmocka_unit_test(same_host_by_udp),   cmocka_unit_test(same_host_not_directly),
-		cmocka_unit_test(ipv6_loopback),      cmocka_unit_test(only_memory_is_watched),
+		cmocka_unit_test(same_host_polling),
+		cmocka_unit_test(same_host_sleeping),
+		cmocka_unit_test(two_hosts_polling),
+		cmocka_unit_test(two_hosts_sleeping),
+		cmocka_unit_test(same_host_by_udp),
+		cmocka_unit_test(same_host_not_directly),
+		cmocka_unit_test(ipv6_loopback),
+		cmocka_unit_test(only_memory_is_watched),
 		cmocka_unit_test(an_answer_in_time_counts),
 		cmocka_unit_test(idle_costs_nothing),
 	};

@@ -229,7 +229,8 @@ static void a_forked_child_neither_keeps_nor_frees_the_slot(void **state)
 	assert_false(vb_registry_is_alive(r, (uint16_t)said[0]));
 	close(child.fd);
 
-	/* The child of a member joins for itself, and drops what it inherited: the parent keeps its slot. */
+	/* The child of a member joins for itself, and drops what it inherited: the parent keeps its
+	 * slot. */
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0) {
@@ -359,7 +360,8 @@ static void a_dead_holder_of_the_lock_stops_nobody(void **state)
 	vb_registry_leave(r);
 }
 
-/* Joins and leaves until it is killed, and counts its turns where all see that slots are exclusive. */
+/* Joins and leaves until it is killed, and counts its turns where all see that slots are exclusive.
+ */
 static void churn(int fd, void *arg)
 {
 	struct vb_registry *r;

@@ -3,7 +3,8 @@
  * golden.h - reads the RoCEv2 packets out of a capture of tests/golden.
  *
  * Classic pcap, little-endian, Ethernet. Every frame that is UDP to port 4791 over IPv4 (without
- * options, not fragmented) or IPv6 is a RoCE packet; the rest (ARP, TCP of the tools) is passed over.
+ * options, not fragmented) or IPv6 is a RoCE packet; the rest (ARP, TCP of the tools) is passed
+ * over.
  */
 #ifndef VB_TESTS_GOLDEN_H
 #define VB_TESTS_GOLDEN_H

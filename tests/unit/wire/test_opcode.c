@@ -161,8 +161,10 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_headers),		 cmocka_unit_test(test_nothing_else_exists),
-		cmocka_unit_test(test_place_in_message), cmocka_unit_test(test_direction_and_kind),
+		cmocka_unit_test(test_headers),
+		cmocka_unit_test(test_nothing_else_exists),
+		cmocka_unit_test(test_place_in_message),
+		cmocka_unit_test(test_direction_and_kind),
 		cmocka_unit_test(test_names),
 	};
 
