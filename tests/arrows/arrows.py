@@ -143,7 +143,7 @@ def self_test():
                             "int vb_clock(void);\nint vb_clock(void) { return (int)time(NULL); }\n",
         "src/host/host.h": spdx + '#include "core/qp.h"\n#include "gone/gone.h"\n#include "qp.h"\n',
         "src/wire/bare.c": "int vb_bare;\n",
-        "docs/note.md": "see /wo" + "rk/elsewhere and $HOME/work/here\n",
+        "docs/note.md": "see /wo" + "rk/elsewhere and $HOME/wo" + "rk/here\n",
     }
     expected = {
         "src/core/qp.h:3: src/core may not include host (host/host.h)",
@@ -152,7 +152,7 @@ def self_test():
         'src/host/host.h:4: "qp.h" does not say which part it is of',
         "src/core calls time, which is not on its list",
         "src/wire/bare.c: no SPDX line at its head",
-        "docs/note.md:1: names a directory of one machine: see /wo" + "rk/elsewhere and $HOME/work/here",
+        "docs/note.md:1: names a directory of one machine: see /wo" + "rk/elsewhere and $HOME/wo" + "rk/here",
     }
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
