@@ -222,8 +222,7 @@ static void do_step(struct fuzz_world *world, struct vb_fuzz_input *in, struct s
 	}
 }
 
-/* --- the end: the wire behaves -------------------------------------------------------------------
- */
+/* --- the end: the wire behaves ----------------------------------------------------------- */
 
 static bool is_at_rest(const struct fuzz_side *side)
 {

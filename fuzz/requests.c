@@ -16,8 +16,7 @@
 
 enum { PENDING, PENDING_SILENT, DONE };
 
-/* --- accounts ------------------------------------------------------------------------------------
- */
+/* --- accounts ---------------------------------------------------------------------------- */
 
 static void note_posted(struct fuzz_account *account, bool silent)
 {

@@ -19,8 +19,7 @@ static const struct in6_addr addresses[2] = {
 	{.s6_addr = {[0] = 0xfe, [1] = 0x80, [15] = 3}},
 };
 
-/* --- what the NICs ask of their surroundings -----------------------------------------------------
- */
+/* --- what the NICs ask of their surroundings --------------------------------------------- */
 
 static void check_tx(const struct fuzz_side *side, const struct vb_path *path,
 		     const struct vb_tx *tx)
@@ -158,8 +157,7 @@ static const struct vb_nic_ops ops = {
 	.random = on_random,
 };
 
-/* --- configuration -------------------------------------------------------------------------------
- */
+/* --- configuration ----------------------------------------------------------------------- */
 
 static void draw_config(struct fuzz_config *c, struct vb_fuzz_input *in)
 {

@@ -46,8 +46,7 @@
 	(1u << 20) /* bytes a call: a copy does not end when its target is killed */
 #define VB_LOCAL_IOVECS 64
 
-/* --- shared memory ------------------------------------------------------------------------------
- */
+/* --- shared memory ----------------------------------------------------------------------- */
 
 /* How far the owner of the segment has read the ring from one slot. ring_id says of which ring. */
 struct vb_local_consumed {
@@ -116,8 +115,7 @@ struct vb_local_ring {
 	_Alignas(64) uint32_t want; /* changes when the producer waits for room */
 };
 
-/* --- one process's view -------------------------------------------------------------------------
- */
+/* --- one process's view ------------------------------------------------------------------ */
 
 struct vb_local_out {
 	struct vb_local_ring *ring; /* NULL: none */

@@ -43,7 +43,7 @@ static uint64_t random_u64(void)
 	return value;
 }
 
-/* --- the lock --------------------------------------------------------------------------------- */
+/* --- the lock ---------------------------------------------------------------------------- */
 
 /* try_lock - false: a process that was stopped in the middle may hold it. We go on with the table
  * as it is, and ask again less and less often. */
@@ -61,7 +61,7 @@ static bool try_lock(struct vb_steering *s)
 	return false;
 }
 
-/* --- the table -------------------------------------------------------------------------------- */
+/* --- the table --------------------------------------------------------------------------- */
 
 /* port_count - the shared count, bounded whatever was written there. */
 static uint32_t port_count(const struct vb_registry_port *port)
@@ -158,7 +158,7 @@ static int index_of(const struct vb_registry_port *port, uint16_t slot)
 	return -1;
 }
 
-/* --- the program ------------------------------------------------------------------------------ */
+/* --- the program ------------------------------------------------------------------------- */
 
 int vb_steering_attach(const struct vb_steering_group *g)
 {
@@ -189,7 +189,7 @@ int vb_steering_attach(const struct vb_steering_group *g)
 	return 0;
 }
 
-/* --- probes ----------------------------------------------------------------------------------- */
+/* --- probes ------------------------------------------------------------------------------ */
 
 static void make_probe(uint8_t packet[VB_PROBE_BYTES], uint32_t index, uint64_t mark)
 {
@@ -283,7 +283,7 @@ bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8
 	return true;
 }
 
-/* --- watching the others ---------------------------------------------------------------------- */
+/* --- watching the others ----------------------------------------------------------------- */
 
 static void unwatch(struct vb_steering *s, struct vb_steering_watch *w)
 {
@@ -378,7 +378,7 @@ void vb_steering_on_death(struct vb_steering *s, unsigned int index)
 	vb_steering_sync(s);
 }
 
-/* --- joining, leaving, mending ---------------------------------------------------------------- */
+/* --- joining, leaving, mending ----------------------------------------------------------- */
 
 /* sync_group - locked: one address's table, and a new round of probes when it changed or verify. */
 static int sync_group(struct vb_steering *s, struct vb_steering_group *g, bool verify)

@@ -34,7 +34,7 @@
 #define WINDOW_LEAST (64u << 10)
 #define WINDOW_MOST (512u << 10)
 
-/* --- life ------------------------------------------------------------------------------------- */
+/* --- life -------------------------------------------------------------------------------- */
 
 static void close_fd(int fd)
 {
@@ -203,7 +203,7 @@ err_free:
 	return err;
 }
 
-/* --- readiness -------------------------------------------------------------------------------- */
+/* --- readiness --------------------------------------------------------------------------- */
 
 void vb_udp_look_at_events(struct vb_udp *udp)
 {
@@ -231,7 +231,7 @@ void vb_udp_look_at_events(struct vb_udp *udp)
 		vb_steering_sync(&udp->steering);
 }
 
-/* --- routes ----------------------------------------------------------------------------------- */
+/* --- routes ------------------------------------------------------------------------------ */
 
 static int find_source(const struct vb_udp *udp, const struct in6_addr *source, uint32_t scope_id)
 {

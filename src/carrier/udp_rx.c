@@ -53,7 +53,7 @@ int vb_udp_rx_init(struct vb_udp *udp)
 	return 0;
 }
 
-/* --- one datagram ----------------------------------------------------------------------------- */
+/* --- one datagram ------------------------------------------------------------------------ */
 
 static struct vb_udp_peer *find_peer(struct vb_udp *udp, const struct in6_addr *address)
 {
@@ -127,7 +127,7 @@ static void open_datagram(struct vb_udp *udp)
 	message->msg_hdr.msg_flags = 0;
 }
 
-/* --- one packet ------------------------------------------------------------------------------- */
+/* --- one packet -------------------------------------------------------------------------- */
 
 /* check_icrc - and learns which identification the packet had. */
 static bool check_icrc(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint8_t *packet,
@@ -231,7 +231,7 @@ static int take_received(struct vb_udp *udp, int budget, int *delivered)
 	return looked;
 }
 
-/* --- polling ---------------------------------------------------------------------------------- */
+/* --- polling ----------------------------------------------------------------------------- */
 
 /* receive - one system call. Returns the datagrams. */
 static unsigned int receive(struct vb_udp *udp, unsigned int address)

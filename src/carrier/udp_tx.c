@@ -24,7 +24,7 @@
 
 #define CONTROL_BYTES 96
 
-/* --- joining ---------------------------------------------------------------------------------- */
+/* --- joining ----------------------------------------------------------------------------- */
 
 static bool takes(const struct vb_udp *udp, const struct vb_udp_train *t, uint32_t bytes,
 		  uint32_t parts)
@@ -77,7 +77,7 @@ static struct vb_udp_train *train_for(struct vb_udp *udp, const struct vb_path *
 	return open_train(udp, path, qpn, bytes);
 }
 
-/* --- one packet ------------------------------------------------------------------------------- */
+/* --- one packet -------------------------------------------------------------------------- */
 
 /* add_own - own[own_bytes..+bytes) goes out next: as part of the piece before it where that ends
  * there. */
@@ -187,7 +187,7 @@ int vb_udp_tx(struct vb_carrier *carrier, const struct vb_path *path, const stru
 	return 0;
 }
 
-/* --- sending ---------------------------------------------------------------------------------- */
+/* --- sending ----------------------------------------------------------------------------- */
 
 static void put_control(struct msghdr *m, int level, int type, const void *value, size_t bytes)
 {

@@ -135,8 +135,7 @@ void vb_nic_raise(struct vb_nic *nic, enum vb_event_type type, struct vb_qp *qp,
 	nic->ops.event(nic->env, &event);
 }
 
-/* --- packets in ---------------------------------------------------------------------------------
- */
+/* --- packets in -------------------------------------------------------------------------- */
 
 /* find_destination - the QP that may see this packet, or NULL with the refusal's counter counted.
  */
@@ -216,8 +215,7 @@ void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 	vb_qp_settle(qp);
 }
 
-/* --- time and packets out ------------------------------------------------------------------------
- */
+/* --- time and packets out ---------------------------------------------------------------- */
 
 static void expire_timers(struct vb_nic *nic, uint64_t now_ns)
 {

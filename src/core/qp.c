@@ -182,7 +182,7 @@ void vb_qp_query(const struct vb_qp *qp, struct vb_qp_attr *attr)
 	}
 }
 
-/* --- invariants ---------------------------------------------------------- */
+/* --- invariants -------------------------------------------------------------------------- */
 
 static void check_places(const struct vb_qp *qp)
 {

@@ -169,7 +169,7 @@ static struct move find_move(enum vb_qp_type type, enum vb_qp_state from, enum v
 	return (struct move){0};
 }
 
-/* --- judge: pure --------------------------------------------------------- */
+/* --- judge: pure ------------------------------------------------------------------------- */
 
 static bool judge_move(const struct vb_qp *qp, const struct vb_qp_attr *attr, uint32_t mask,
 		       enum vb_qp_state to)
@@ -224,7 +224,7 @@ static bool judge_values(const struct vb_qp_attr *attr, uint32_t mask)
 	return !(mask & VB_QP_ALT_PATH);
 }
 
-/* --- apply --------------------------------------------------------------- */
+/* --- apply ------------------------------------------------------------------------------- */
 
 static void release_path(struct vb_qp *qp)
 {
@@ -334,7 +334,7 @@ int vb_qp_modify(struct vb_qp *qp, const struct vb_qp_attr *attr, uint32_t mask)
 	return 0;
 }
 
-/* --- the state ----------------------------------------------------------- */
+/* --- the state --------------------------------------------------------------------------- */
 
 static void enter_reset(struct vb_qp *qp)
 {

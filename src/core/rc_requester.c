@@ -21,8 +21,7 @@ static bool wants_answer(const struct vb_send_wqe *w)
 	       w->opcode == VB_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/* --- progress ----------------------------------------------------------------------------------
- */
+/* --- progress ---------------------------------------------------------------------------- */
 
 /* note_progress - una_psn has moved by acked PSNs: retries start afresh, the window opens. */
 static void note_progress(struct vb_qp *qp, uint32_t acked, uint64_t now_ns)
@@ -70,8 +69,7 @@ static bool acknowledge_before(struct vb_qp *qp, uint32_t target)
 	return true;
 }
 
-/* --- going back --------------------------------------------------------------------------------
- */
+/* --- going back -------------------------------------------------------------------------- */
 
 static void give_up(struct vb_qp *qp)
 {
@@ -116,8 +114,7 @@ void vb_rc_on_timeout(struct vb_qp *qp, uint64_t now_ns)
 static void on_implied_nak(struct vb_qp *qp, uint64_t now_ns)
 {
 	if (qp->req.implied_nak)
-		return; /* answers to what was sent before going back; the timeout covers the rest
-			 */
+		return; /* answers from before going back; the timeout covers the rest */
 	retry(qp, 2, now_ns);
 	qp->req.implied_nak = true;
 }
@@ -180,8 +177,7 @@ static void on_nak(struct vb_qp *qp, unsigned int code, uint64_t now_ns)
 	}
 }
 
-/* --- answers -----------------------------------------------------------------------------------
- */
+/* --- answers ----------------------------------------------------------------------------- */
 
 static void bad_response(struct vb_qp *qp, const struct vb_headers *h, uint32_t bytes,
 			 uint32_t expected)

@@ -21,8 +21,7 @@
 
 #define RESPONSES_PER_TURN 64u
 
-/* --- judging -----------------------------------------------------------------------------------
- */
+/* --- judging ----------------------------------------------------------------------------- */
 
 enum verdict {
 	ACCEPT,
@@ -175,8 +174,7 @@ static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, uint32_t
 	return judge_read_or_atomic(qp, h, flags & VB_HAS_ATOMIC, reason);
 }
 
-/* --- acknowledging -----------------------------------------------------------------------------
- */
+/* --- acknowledging ----------------------------------------------------------------------- */
 
 static void acknowledge(struct vb_qp *qp, uint8_t syndrome, uint32_t psn)
 {
@@ -211,8 +209,7 @@ static void nak_and_fail(struct vb_qp *qp, enum vb_nak_code code, enum vb_status
 						     : VB_EVENT_QP_REQ_ERR);
 }
 
-/* --- applying ----------------------------------------------------------------------------------
- */
+/* --- applying ---------------------------------------------------------------------------- */
 
 static void advance(struct vb_qp *qp, const struct vb_headers *h, uint32_t psns)
 {
@@ -364,8 +361,7 @@ static void apply(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *p
 		acknowledge(qp, VB_AETH_ACK_NO_CREDIT, h->psn);
 }
 
-/* --- duplicates --------------------------------------------------------------------------------
- */
+/* --- duplicates -------------------------------------------------------------------------- */
 
 /* find_reply - which kept answer holds the PSN; its counter, or reply_head when none. */
 static uint32_t find_reply(const struct vb_responder *resp, uint32_t psn)
@@ -410,8 +406,7 @@ static void on_duplicate(struct vb_qp *qp, const struct vb_headers *h)
 		answer_again(qp, h);
 }
 
-/* --- a request arrives -------------------------------------------------------------------------
- */
+/* --- a request arrives ------------------------------------------------------------------- */
 
 void vb_responder_start(struct vb_qp *qp)
 {
@@ -477,8 +472,7 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 	}
 }
 
-/* --- answers out -------------------------------------------------------------------------------
- */
+/* --- answers out ------------------------------------------------------------------------- */
 
 static int send_answer(struct vb_qp *qp, struct vb_headers *h, const struct iovec *payload,
 		       uint32_t bytes)

@@ -97,8 +97,7 @@ void vb_requester_check_drained(struct vb_qp *qp)
 		vb_nic_raise(qp->nic, VB_EVENT_SQ_DRAINED, qp, NULL, NULL);
 }
 
-/* --- one request ---------------------------------------------------------------------------------
- */
+/* --- one request ------------------------------------------------------------------------- */
 
 static bool is_atomic(const struct vb_send_wqe *w)
 {
@@ -205,8 +204,7 @@ static enum outcome begin(struct vb_qp *qp, struct vb_send_wqe *w)
 	return SENT;
 }
 
-/* --- one packet ----------------------------------------------------------------------------------
- */
+/* --- one packet -------------------------------------------------------------------------- */
 
 static enum vb_operation send_or_write(const struct vb_send_wqe *w, bool first, bool last)
 {

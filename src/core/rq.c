@@ -87,7 +87,7 @@ bool vb_rq_take(struct vb_rq *rq, struct vb_recv_wqe *out)
 	return true;
 }
 
-/* --- shared receive queues ----------------------------------------------- */
+/* --- shared receive queues --------------------------------------------------------------- */
 
 struct vb_srq *vb_srq_create(struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge, uint32_t limit,
 			     void *user)

@@ -20,8 +20,7 @@
 #define VB_CHECK_ENABLED 0
 #endif
 
-/* --- flush.c: errors and what they end ---------------------------------------------------------
- */
+/* --- flush.c: errors and what they end --------------------------------------------------- */
 
 /* vb_qp_fail_send - the oldest incomplete send request completes with status and reason, and the QP
  * enters ERR (RC) or SQE (UC, UD; IBTA 10.3.1.6). */
@@ -47,8 +46,7 @@ void vb_qp_forget(struct vb_qp *qp);
  * silent. */
 void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason);
 
-/* --- requester.c -------------------------------------------------------------------------------
- */
+/* --- requester.c ------------------------------------------------------------------------- */
 /* vb_requester_start - entering RTS: cursors at sq_psn. */
 void vb_requester_start(struct vb_qp *qp);
 /* vb_requester_run - sends what may be sent now. True: budget used up, more is waiting. */
@@ -67,14 +65,12 @@ uint32_t vb_read_chunk(const struct vb_qp *qp);
 /* vb_requester_window - the most packets that may be in flight on this path. */
 uint32_t vb_requester_window(const struct vb_qp *qp);
 
-/* --- rc_requester.c ----------------------------------------------------------------------------
- */
+/* --- rc_requester.c ---------------------------------------------------------------------- */
 void vb_rc_on_response(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 		       uint32_t bytes, uint64_t now_ns);
 void vb_rc_on_timeout(struct vb_qp *qp, uint64_t now_ns);
 
-/* --- rc_responder.c ----------------------------------------------------------------------------
- */
+/* --- rc_responder.c ---------------------------------------------------------------------- */
 /* vb_responder_start - entering RTR: epsn from rq_psn. All types. */
 void vb_responder_start(struct vb_qp *qp);
 void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
@@ -82,15 +78,13 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 /* vb_rc_responder_run - sends answers and the acknowledgement. True: more is waiting. */
 bool vb_rc_responder_run(struct vb_qp *qp);
 
-/* --- uc.c, ud.c --------------------------------------------------------------------------------
- */
+/* --- uc.c, ud.c -------------------------------------------------------------------------- */
 void vb_uc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 		      uint32_t bytes);
 void vb_ud_on_packet(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 		     uint32_t bytes, const struct vb_rx *rx);
 
-/* --- sge.c: gather and scatter ------------------------------------------------------------------
- */
+/* --- sge.c: gather and scatter ----------------------------------------------------------- */
 /* vb_gather - the iovec of message bytes [offset, offset + length). Returns the parts, or -1 with
  * the failed check in reason. rights: 0 to read them, VB_ACCESS_LOCAL_WRITE to write. */
 int vb_gather(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge, uint32_t offset,
@@ -104,8 +98,7 @@ bool vb_scatter_recv(const struct vb_qp *qp, uint32_t offset, const uint8_t *dat
 /* vb_place - copies so that the last bytes become visible last: programs poll on them. */
 void vb_place(uint8_t *to, const uint8_t *from, uint32_t length);
 
-/* --- nic.c ---------------------------------------------------------------------------------------
- */
+/* --- nic.c ------------------------------------------------------------------------------- */
 /* vb_nic_block - the carrier had no room for this QP's packet: it waits for vb_nic_unblock(). */
 void vb_nic_block(struct vb_nic *nic, struct vb_qp *qp);
 
@@ -115,8 +108,7 @@ static inline void vb_qp_check_if_enabled(const struct vb_qp *qp)
 		vb_qp_check(qp);
 }
 
-/* --- timing.c -----------------------------------------------------------------------------------
- */
+/* --- timing.c ---------------------------------------------------------------------------- */
 /* vb_rnr_timer_ns - IBTA table 45: the wait that an RNR NAK's timer field asks for. */
 uint64_t vb_rnr_timer_ns(uint8_t field);
 /* vb_ack_timeout_ns - 4.096 us * 2^exponent (IBTA 9.7.6.1.3), not under the NIC's minimum; 0: none.

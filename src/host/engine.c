@@ -60,7 +60,7 @@ void vb_engine_leave(struct vb_engine *engine)
 	vb_lock_give(&engine->lock);
 }
 
-/* --- birth ---------------------------------------------------------------------------------- */
+/* --- birth ------------------------------------------------------------------------------- */
 
 /* Once for each device: a program may try again and again. */
 static void complain(const struct vb_device *device, const char *what, int rc)
@@ -202,7 +202,7 @@ int vb_engine_get(struct vb_device *device, struct vb_engine **out)
 	return rc;
 }
 
-/* --- death ---------------------------------------------------------------------------------- */
+/* --- death ------------------------------------------------------------------------------- */
 
 static bool has_objects(const struct vb_nic *nic)
 {

@@ -85,7 +85,7 @@ struct vb_engine {
 	_Atomic uint32_t polls; /* what the thread watches to know that the program polls */
 };
 
-/* --- engine.c ------------------------------------------------------------------------------- */
+/* --- engine.c ---------------------------------------------------------------------------- */
 
 /* vb_engine_lock - takes the lock of a living engine; false when it is not alive (nothing is held).
  */
@@ -117,16 +117,16 @@ static inline uint64_t vb_engine_due(const struct vb_engine *engine)
 extern struct vb_engine *vb_engines[VB_MAX_DEVICES]; /* by device index, under vb_engines_lock */
 extern pthread_mutex_t vb_engines_lock;
 
-/* --- glue.c --------------------------------------------------------------------------------- */
+/* --- glue.c ------------------------------------------------------------------------------ */
 extern const struct vb_nic_ops vb_engine_nic_ops;
 void vb_engine_deliver(void *env, const struct vb_rx *rx); /* a vb_deliver_fn */
 
-/* --- pump.c --------------------------------------------------------------------------------- */
+/* --- pump.c ------------------------------------------------------------------------------ */
 /* vb_engine_run - inside: looks at the carriers (at the sockets if told to), lets the NIC run and
  * flushes, until nothing is left or a bound is reached. */
 void vb_engine_run(struct vb_engine *engine, bool look_at_udp);
 
-/* --- thread.c ------------------------------------------------------------------------------- */
+/* --- thread.c ---------------------------------------------------------------------------- */
 int vb_thread_init(struct vb_engine *engine) VB_MUST_USE;
 /* vb_thread_start - inside, once: on failure the engine lives by the program's calls alone. */
 void vb_thread_start(struct vb_engine *engine);
@@ -150,7 +150,7 @@ static inline void vb_thread_notice(struct vb_engine *engine)
 	}
 }
 
-/* --- fork.c --------------------------------------------------------------------------------- */
+/* --- fork.c ------------------------------------------------------------------------------ */
 void vb_fork_prepare_once(void);
 
 #endif

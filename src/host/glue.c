@@ -50,7 +50,7 @@ static uint32_t draw(void *env)
 	return value;
 }
 
-/* --- paths ---------------------------------------------------------------------------------- */
+/* --- paths ------------------------------------------------------------------------------- */
 
 static int route_by_udp(struct vb_engine *engine, const struct vb_ah_attr *ah,
 			const struct vb_gid *source, const struct in6_addr *address,
@@ -103,7 +103,7 @@ static void release(void *env, struct vb_path *path)
 		engine->udp_paths--;
 }
 
-/* --- packets and copies --------------------------------------------------------------------- */
+/* --- packets and copies ------------------------------------------------------------------ */
 
 /* A ring that cannot be made drops its packets as a wire would, and the program sees retries run
  * out: the cause is said where it is known. */
@@ -147,7 +147,7 @@ void vb_engine_deliver(void *env, const struct vb_rx *rx)
 	vb_nic_rx(engine->nic, rx, engine->nic->now_ns);
 }
 
-/* --- queue pairs that changed --------------------------------------------------------------- */
+/* --- queue pairs that changed ------------------------------------------------------------ */
 
 static bool bit_change(uint64_t *bitmap, uint32_t index, bool value)
 {
@@ -207,7 +207,7 @@ static void qp_changed(void *env, struct vb_qp *qp)
 	}
 }
 
-/* --- events --------------------------------------------------------------------------------- */
+/* --- events ------------------------------------------------------------------------------ */
 
 static void event(void *env, const struct vb_event *raised)
 {

@@ -184,8 +184,7 @@ int vb_registry_reserve(struct vb_registry *registry, size_t offset, size_t byte
 	return reserve(registry->private_data->seg_fd, offset, bytes);
 }
 
-/* --- leftovers ----------------------------------------------------------------------------------
- */
+/* --- leftovers --------------------------------------------------------------------------- */
 
 /* Reads a decimal slot number; NULL when there is none. */
 static const char *read_number(const char *at, unsigned int *value)

@@ -8,7 +8,7 @@
 
 #define GRH 40u
 
-/* --- bytes ------------------------------------------------------------------------------------ */
+/* --- bytes ------------------------------------------------------------------------------- */
 
 void vb_pattern_fill(const struct vb_end *end, uint32_t op, uint8_t *out, uint32_t length)
 {
@@ -59,7 +59,7 @@ static bool slot_is(struct vb_world *world, const uint8_t *slot, uint32_t slot_b
 	return !memcmp(world->scratch2, slot, slot_bytes);
 }
 
-/* --- what an op is ---------------------------------------------------------------------------- */
+/* --- what an op is ----------------------------------------------------------------------- */
 
 static bool consumes(const struct vb_op *op)
 {
@@ -117,7 +117,7 @@ static void fail_at(const struct vb_end *end, const char *format, ...)
 		    'A' + end->node->index, text);
 }
 
-/* --- completions of send requests ------------------------------------------------------------- */
+/* --- completions of send requests -------------------------------------------------------- */
 
 static bool responder_error(const struct vb_world *world)
 {
@@ -268,7 +268,7 @@ static void check_send(struct vb_end *end, const struct vb_cqe *cqe)
 	end->done = index + 1;
 }
 
-/* --- completions of receive requests ---------------------------------------------------------- */
+/* --- completions of receive requests ----------------------------------------------------- */
 
 /* The parts of the region that the peer's requests up to this one wrote are there. */
 static void check_visible(struct vb_end *end, uint32_t index)
@@ -458,7 +458,7 @@ void vb_check_completion(struct vb_world *world, struct vb_node *node, const str
 	}
 }
 
-/* --- the end ---------------------------------------------------------------------------------- */
+/* --- the end ----------------------------------------------------------------------------- */
 
 static const struct vb_end *end_at(const struct vb_world *world, uint32_t i)
 {

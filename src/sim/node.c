@@ -19,7 +19,7 @@ static void check(const struct vb_node *node)
 		vb_qp_check(node->qps[i]);
 }
 
-/* --- packets ---------------------------------------------------------------------------------- */
+/* --- packets ----------------------------------------------------------------------------- */
 
 static uint32_t icrc_of(const struct vb_sim_packet *packet)
 {
@@ -178,7 +178,7 @@ void vb_node_deliver(struct vb_node *node, const struct vb_sim_packet *packet)
 	vb_node_kick(node);
 }
 
-/* --- the other operations of a NIC ------------------------------------------------------------ */
+/* --- the other operations of a NIC ------------------------------------------------------- */
 
 static bool peer_takes_direct(const struct vb_qp *qp, const struct vb_qp *peer, uint32_t right)
 {
@@ -284,7 +284,7 @@ static uint32_t random32(void *env)
 	return (uint32_t)(vb_rng_next(&node->net->sim.rng) >> 32);
 }
 
-/* --- running ---------------------------------------------------------------------------------- */
+/* --- running ----------------------------------------------------------------------------- */
 
 static void run(void *object, uint64_t word, void *data)
 {
@@ -350,7 +350,7 @@ void vb_node_unwatch(struct vb_node *node, struct vb_qp *qp)
 			node->qps[i] = node->qps[--node->qp_count];
 }
 
-/* --- the network ------------------------------------------------------------------------------ */
+/* --- the network ------------------------------------------------------------------------- */
 
 static const struct vb_nic_ops ops = {
 	.tx = tx,

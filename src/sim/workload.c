@@ -30,7 +30,7 @@ static bool is_read(enum vb_wr_opcode opcode)
 	return opcode == VB_WR_RDMA_READ;
 }
 
-/* --- buffers ---------------------------------------------------------------------------------- */
+/* --- buffers ----------------------------------------------------------------------------- */
 
 /* Cuts length bytes into pieces with gaps between them, within a slot. Returns how many. */
 static uint32_t carve(struct vb_rng *rng, uint32_t length, uint32_t most, struct vb_piece *piece)
@@ -61,7 +61,7 @@ static void make_sges(struct vb_rng *rng, struct vb_mr *const mr[2], uint64_t sl
 	}
 }
 
-/* --- receive requests ------------------------------------------------------------------------- */
+/* --- receive requests -------------------------------------------------------------------- */
 
 static void post_recv(void *object, uint64_t slot, void *data)
 {
@@ -98,7 +98,7 @@ void vb_workload_recv_later(struct vb_pool *pool, uint32_t slot)
 		  slot, NULL);
 }
 
-/* --- send requests ---------------------------------------------------------------------------- */
+/* --- send requests ----------------------------------------------------------------------- */
 
 static enum vb_wr_opcode draw_opcode(struct vb_rng *rng, const struct vb_end *end)
 {
@@ -412,7 +412,7 @@ void vb_workload_post_later(struct vb_end *end)
 		  NULL);
 }
 
-/* --- polling ---------------------------------------------------------------------------------- */
+/* --- polling ----------------------------------------------------------------------------- */
 
 /* A queue that is made larger or smaller loses nothing. */
 static void resize_sometimes(struct vb_poller *poller)
@@ -470,7 +470,7 @@ static void on_cq_event(void *env, struct vb_node *node, struct vb_cq *cq)
 	vb_workload_poll_later(poller, vb_rng_between(rng_of(env), 0, poller->patience_ns));
 }
 
-/* --- states ----------------------------------------------------------------------------------- */
+/* --- states ------------------------------------------------------------------------------ */
 
 static void modify(struct vb_end *end, struct vb_qp_attr *attr, uint32_t mask)
 {
@@ -620,7 +620,7 @@ static void on_event(void *env, struct vb_node *node, const struct vb_event *eve
 	}
 }
 
-/* --- mischief that is not a request ----------------------------------------------------------- */
+/* --- mischief that is not a request ------------------------------------------------------ */
 
 static void strike(void *object, uint64_t word, void *data)
 {

@@ -75,7 +75,7 @@ static void *take(struct vb_world *world, size_t bytes)
 	return at;
 }
 
-/* --- nodes and links -------------------------------------------------------------------------- */
+/* --- nodes and links --------------------------------------------------------------------- */
 
 static struct vb_link_faults draw_faults(struct vb_rng *rng, bool harsh)
 {
@@ -162,7 +162,7 @@ static void draw_net(struct vb_world *world, uint64_t seed, bool trace)
 	}
 }
 
-/* --- connections: what they are like ---------------------------------------------------------- */
+/* --- connections: what they are like ----------------------------------------------------- */
 
 static void draw_weights(struct vb_rng *rng, struct vb_end *end)
 {
@@ -272,7 +272,7 @@ static void draw_mischief(struct vb_world *world)
 		end->rnr_retry = vb_rng_below(rng, 4);
 }
 
-/* --- objects ---------------------------------------------------------------------------------- */
+/* --- objects ----------------------------------------------------------------------------- */
 
 static struct vb_mr *register_memory(struct vb_world *world, struct vb_node *node, uint8_t *at,
 				     uint64_t bytes, uint32_t access)
@@ -473,7 +473,7 @@ struct vb_end *vb_world_find_end(struct vb_world *world, const struct vb_node *n
 	return NULL;
 }
 
-/* --- broken connections ----------------------------------------------------------------------- */
+/* --- broken connections ------------------------------------------------------------------ */
 
 static void set_to_error(struct vb_end *end)
 {
@@ -505,7 +505,7 @@ void vb_world_give_up(struct vb_conn *conn)
 	vb_sim_at(sim, sim->now_ns + GIVE_UP_NS, tear_down, conn, 0, NULL);
 }
 
-/* --- the run ---------------------------------------------------------------------------------- */
+/* --- the run ----------------------------------------------------------------------------- */
 
 static void faults_stop(void *object, uint64_t word, void *data)
 {

@@ -208,7 +208,7 @@ bool vb_world_run(struct vb_world *world, uint64_t seed, bool trace, uint64_t *h
 
 const char *vb_mischief_name(enum vb_mischief mischief);
 
-/* --- world.c, for the other two --------------------------------------------------------------- */
+/* --- world.c, for the other two ---------------------------------------------------------- */
 static inline struct vb_sim *vb_world_sim(struct vb_world *world)
 {
 	return &world->net.sim;
@@ -217,7 +217,7 @@ static inline struct vb_sim *vb_world_sim(struct vb_world *world)
 void vb_world_give_up(struct vb_conn *conn);
 struct vb_end *vb_world_find_end(struct vb_world *world, const struct vb_node *node, uint32_t qpn);
 
-/* --- workload.c ------------------------------------------------------------------------------- */
+/* --- workload.c -------------------------------------------------------------------------- */
 void vb_workload_start(struct vb_world *world);
 /* vb_workload_post_later - the end posts again when it can. */
 void vb_workload_post_later(struct vb_end *end);
@@ -225,7 +225,7 @@ void vb_workload_post_later(struct vb_end *end);
 void vb_workload_recv_later(struct vb_pool *pool, uint32_t slot);
 void vb_workload_poll_later(struct vb_poller *poller, uint64_t delay_ns);
 
-/* --- checker.c -------------------------------------------------------------------------------- */
+/* --- checker.c --------------------------------------------------------------------------- */
 /* vb_pattern_fill - the bytes of an op. */
 void vb_pattern_fill(const struct vb_end *end, uint32_t op, uint8_t *out, uint32_t length);
 /* vb_scatter_pieces - copies data, length bytes, into the pieces of a slot. */

@@ -116,7 +116,7 @@ void vb_face_ah_close(struct vb_face_ah *ah)
 	ah->engine = NULL;
 }
 
-/* --- the address in a received header --- */
+/* --- the address in a received header ---------------------------------------------------- */
 
 static bool is_ipv4(const uint8_t *header)
 {

@@ -171,7 +171,7 @@ static inline bool vb_face_enter(struct vb_engine *engine)
 	return engine && vb_engine_enter(engine);
 }
 
-/* --- device.c, context.c --- */
+/* --- device.c, context.c ----------------------------------------------------------------- */
 /* vb_face_setup - hands our hooks to the host, once. */
 void vb_face_setup(void);
 struct vb_device *vb_face_host_device(struct ibv_context *context);
@@ -182,7 +182,7 @@ void vb_face_remove(struct vb_face_object *object);
 /* vb_face_handle - a number for a public handle field. */
 uint32_t vb_face_handle(void);
 
-/* --- teardown: what closing a device does to objects that are still alive --- */
+/* --- teardown: what closing a device does to objects that are still alive ---------------- */
 void vb_face_qp_close(struct vb_face_qp *qp);
 void vb_face_ah_close(struct vb_face_ah *ah);
 void vb_face_srq_close(struct vb_face_srq *srq);
@@ -190,7 +190,7 @@ void vb_face_cq_close(struct vb_face_cq *cq);
 void vb_face_mr_close(struct vb_face_mr *mr); /* outside the engine, the others inside */
 void vb_face_pd_close(struct vb_face_pd *pd);
 
-/* --- query.c --- */
+/* --- query.c ----------------------------------------------------------------------------- */
 int vb_face_query_device_ex(struct ibv_context *context,
 			    const struct ibv_query_device_ex_input *input,
 			    struct ibv_device_attr_ex *attr, size_t size);
@@ -201,7 +201,7 @@ int vb_face_query_gid_type(struct ibv_context *context, uint8_t port, unsigned i
 			   int *type);
 int vb_face_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 
-/* --- cq.c, cq_ex.c --- */
+/* --- cq.c, cq_ex.c ----------------------------------------------------------------------- */
 int vb_face_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int vb_face_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 struct vb_face_cq *vb_face_cq_create(struct ibv_context *context, uint32_t entries, void *user,
@@ -209,7 +209,7 @@ struct vb_face_cq *vb_face_cq_create(struct ibv_context *context, uint32_t entri
 struct ibv_cq_ex *vb_face_create_cq_ex(struct ibv_context *context,
 				       struct ibv_cq_init_attr_ex *attr);
 
-/* --- qp.c, qp_ex.c, post.c, srq.c --- */
+/* --- qp.c, qp_ex.c, post.c, srq.c -------------------------------------------------------- */
 struct ibv_qp *vb_face_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 /* vb_builder_create - the ibv_wr_* functions of a QP. 0 or -ENOMEM, -EINVAL, -EOPNOTSUPP. */
 int vb_builder_create(struct vb_face_qp *qp, uint64_t operations);
@@ -220,7 +220,7 @@ int vb_face_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ib
 struct ibv_srq *vb_face_create_srq_ex(struct ibv_context *context,
 				      struct ibv_srq_init_attr_ex *attr);
 
-/* --- ah.c --- */
+/* --- ah.c -------------------------------------------------------------------------------- */
 void vb_face_ah_attr_to_core(const struct ibv_ah_attr *from, struct vb_ah_attr *to);
 void vb_face_ah_attr_from_core(const struct vb_ah_attr *from, struct ibv_ah_attr *to);
 /* vb_face_ah_core - NULL for NULL. */
@@ -229,7 +229,7 @@ static inline struct vb_ah *vb_face_ah_core(struct ibv_ah *ah)
 	return ah ? vb_container_of(ah, struct vb_face_ah, ibv)->core : NULL;
 }
 
-/* --- async.c --- */
+/* --- async.c ----------------------------------------------------------------------------- */
 extern const struct vb_host_hooks vb_face_hooks;
 void vb_face_async_init(struct vb_async_source *source, enum ibv_event_type type);
 /* vb_face_contexts_* - the open contexts, for events that concern the whole device. */

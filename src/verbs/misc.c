@@ -108,7 +108,7 @@ const char *ibv_node_type_str(enum ibv_node_type type)
 	return word(words, VB_ARRAY_SIZE(words), (int)type);
 }
 
-/* --- rates: as a multiple of 2.5 Gbit/s where the rate is one, and in Mbit/s on the wire --- */
+/* --- rates: as a multiple of 2.5 Gbit/s where the rate is one, and in Mbit/s on the wire - */
 
 static const struct {
 	int mult, mbps;
@@ -162,7 +162,7 @@ enum ibv_rate mbps_to_ibv_rate(int mbps)
 	return IBV_RATE_MAX;
 }
 
-/* --- fork: registered memory stays the parent's, whatever a child writes --- */
+/* --- fork: registered memory stays the parent's, whatever a child writes ----------------- */
 
 int ibv_fork_init(void)
 {
@@ -187,7 +187,7 @@ VB_EXPORT int ibv_dofork_range(void *base, size_t size)
 	return 0;
 }
 
-/* --- sysfs: no device of ours is there, but programs ask where it would be --- */
+/* --- sysfs: no device of ours is there, but programs ask where it would be --------------- */
 
 VB_EXPORT const char *ibv_get_sysfs_path(void);
 VB_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
@@ -221,7 +221,7 @@ VB_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, 
 	return (int)n;
 }
 
-/* --- not in this library --- */
+/* --- not in this library ----------------------------------------------------------------- */
 
 int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
 				uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid)

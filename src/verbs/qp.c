@@ -346,7 +346,7 @@ void vb_face_qp_close(struct vb_face_qp *qp)
 	qp->engine = NULL;
 }
 
-/* --- what this library answers for every QP --- */
+/* --- what this library answers for every QP ---------------------------------------------- */
 
 /* A repeated packet writes its bytes again: nothing is promised. */
 int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)

@@ -86,7 +86,7 @@ static bool reserve_bytes(struct vb_builder *b, uint32_t n)
 	return grown;
 }
 
-/* --- one function for each operation --- */
+/* --- one function for each operation ----------------------------------------------------- */
 
 /* A new request with what all have in common; NULL once an error is kept. */
 static struct vb_send_wr *begin(struct ibv_qp_ex *ex, enum vb_wr_opcode opcode)
@@ -187,7 +187,7 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t re
 	begin_atomic(ex, VB_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr, add, 0);
 }
 
-/* --- setters: they complete the latest request --- */
+/* --- setters: they complete the latest request ------------------------------------------- */
 
 static struct vb_send_wr *latest(struct vb_builder *b)
 {
@@ -274,7 +274,7 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	wr_set_inline_data_list(ex, 1, &buffer);
 }
 
-/* --- the critical region --- */
+/* --- the critical region ----------------------------------------------------------------- */
 
 static void wr_start(struct ibv_qp_ex *ex)
 {
@@ -336,7 +336,7 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	return error;
 }
 
-/* --- create and destroy --- */
+/* --- create and destroy ------------------------------------------------------------------ */
 
 #define VB_SEND_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
 #define VB_WRITE_OPS (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)

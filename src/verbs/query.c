@@ -140,7 +140,7 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 				  offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-/* --- the GID table --- */
+/* --- the GID table ----------------------------------------------------------------------- */
 
 /* An index behind the last GID is an empty entry of the table: a GID of zeros. */
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
@@ -217,7 +217,7 @@ int vb_face_query_gid_type(struct ibv_context *context, uint8_t port, unsigned i
 	return 0;
 }
 
-/* --- the P_Key table: the default, full member --- */
+/* --- the P_Key table: the default, full member ------------------------------------------- */
 
 int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {

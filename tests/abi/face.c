@@ -217,7 +217,7 @@ static int post_send(struct pair *p, uint64_t wr_id, uint32_t length)
 	return error;
 }
 
-/* --- devices, ports, tables --- */
+/* --- devices, ports, tables -------------------------------------------------------------- */
 
 static void device_is_described(void **state)
 {
@@ -283,7 +283,7 @@ static void gids_are_listed(void **state)
 	assert_int_equal(ibv_close_device(context), 0);
 }
 
-/* --- what is refused, and changes nothing --- */
+/* --- what is refused, and changes nothing ------------------------------------------------ */
 
 static void regions_refuse(void **state)
 {
@@ -392,7 +392,7 @@ static void query_tells_what_was_set(void **state)
 	assert_int_equal(init.qp_type, IBV_QPT_RC);
 }
 
-/* --- completion channels --- */
+/* --- completion channels ----------------------------------------------------------------- */
 
 static bool is_readable(int fd, int timeout_ms)
 {
@@ -499,7 +499,7 @@ static void destroy_waits_for_acknowledgement(void **state)
 	assert_true(atomic_load(&d.done));
 }
 
-/* --- async events --- */
+/* --- async events ------------------------------------------------------------------------ */
 
 static void async_events_are_told(void **state)
 {
@@ -538,7 +538,7 @@ static void async_events_are_told(void **state)
 	assert_int_equal(p->qp[1]->events_completed, 1);
 }
 
-/* --- the ibv_wr_ functions --- */
+/* --- the ibv_wr_ functions --------------------------------------------------------------- */
 
 static void builder_posts_every_operation(void **state)
 {
@@ -627,7 +627,7 @@ static void builder_is_all_or_nothing(void **state)
 	assert_int_equal(ibv_poll_cq(p->cq, 1, &wc), 0);
 }
 
-/* --- the extended CQ --- */
+/* --- the extended CQ --------------------------------------------------------------------- */
 
 static void iterator_reads_completions(void **state)
 {
@@ -677,7 +677,7 @@ static void iterator_reads_completions(void **state)
 	}
 }
 
-/* --- addresses --- */
+/* --- addresses --------------------------------------------------------------------------- */
 
 static void sender_is_found_in_the_header(void **state)
 {
@@ -715,7 +715,7 @@ static void sender_is_found_in_the_header(void **state)
 	assert_int_equal(ibv_close_device(context), 0);
 }
 
-/* --- the end --- */
+/* --- the end ----------------------------------------------------------------------------- */
 
 /* Closing with live objects, and what a program may still do with them. */
 static void close_with_live_objects(void **state)

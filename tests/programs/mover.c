@@ -30,8 +30,9 @@
 #define PIECES 4
 #define QKEY 0x1ee7u
 #define WAIT_SECONDS 30.0
-#define TRIES 3 /* of a UC or UD transfer: a packet may be lost while other processes come and go  \
-		 */
+#define TRIES                                                                                      \
+	3 /* of a UC or UD transfer: a packet may be lost while other processes come and go        \
+	   */
 #define UD_HEADER 40u
 
 enum kind { RC, UC, UD, KINDS };
@@ -125,8 +126,7 @@ static bool check(const struct host *host, const struct transfer *t, const uint8
 	return false;
 }
 
-/* --- the two ends --------------------------------------------------------------------------------
- */
+/* --- the two ends ------------------------------------------------------------------------ */
 
 static void tell(int fd, const void *data, size_t size)
 {
@@ -278,8 +278,7 @@ static bool wait_for(struct host *host, double limit, struct ibv_wc *wc)
 	exit(1);
 }
 
-/* --- the server's part of a transfer -------------------------------------------------------------
- */
+/* --- the server's part of a transfer ----------------------------------------------------- */
 
 static bool takes_receive(uint32_t opcode)
 {
@@ -389,8 +388,7 @@ static int serve(struct host *host)
 	return 0;
 }
 
-/* --- the client's part ---------------------------------------------------------------------------
- */
+/* --- the client's part ------------------------------------------------------------------- */
 
 static void post(struct host *host, const struct transfer *t)
 {
@@ -520,8 +518,7 @@ static int drive(struct host *host, int rounds)
 	return failed != 0;
 }
 
-/* --- starting ------------------------------------------------------------------------------------
- */
+/* --- starting ---------------------------------------------------------------------------- */
 
 static pid_t start(const char *address, int control, int unused, uint64_t seed, int gid_index,
 		   int rounds)

@@ -8,7 +8,7 @@
 #define QKEY 0x1234567u
 #define STEPS_MAX 1000000
 
-/* --- what happens is written down ------------------------------------------------------------- */
+/* --- what happens is written down -------------------------------------------------------- */
 
 static enum vb_verdict filter(void *env, struct vb_link *link, const struct vb_headers *h,
 			      uint32_t payload_bytes)
@@ -51,7 +51,7 @@ static void on_cq_event(void *env, struct vb_node *node, struct vb_cq *cq)
 	s->cq_events[node->index]++;
 }
 
-/* --- setting up ------------------------------------------------------------------------------- */
+/* --- setting up -------------------------------------------------------------------------- */
 
 static void modify(struct scenario *s, int at, struct vb_qp_attr *attr, uint32_t mask)
 {
@@ -209,7 +209,7 @@ void scenario_rule(struct scenario *s, int from, int operation, uint32_t first, 
 	s->rule[s->rule_count++] = (struct rule){from, operation, first, count, verdict, 0};
 }
 
-/* --- requests --------------------------------------------------------------------------------- */
+/* --- requests ---------------------------------------------------------------------------- */
 
 struct vb_send_wr scenario_wr(struct scenario *s, int from, enum vb_wr_opcode opcode,
 			      uint64_t wr_id, uint32_t length, struct vb_sge *sge)
@@ -255,7 +255,7 @@ void scenario_recv(struct scenario *s, int at, uint64_t wr_id, uint32_t length)
 	vb_node_kick(&s->net.nodes[at]);
 }
 
-/* --- running ---------------------------------------------------------------------------------- */
+/* --- running ----------------------------------------------------------------------------- */
 
 static void poll_both(struct scenario *s)
 {
@@ -302,7 +302,7 @@ void scenario_inject(struct scenario *s, int to, const struct vb_headers *h, con
 	vb_nic_rx(s->net.nodes[to].nic, &rx, s->net.sim.now_ns);
 }
 
-/* --- what was seen ---------------------------------------------------------------------------- */
+/* --- what was seen ----------------------------------------------------------------------- */
 
 uint32_t scenario_count(const struct scenario *s, int from, int operation)
 {

@@ -9,7 +9,7 @@
 
 static const struct scenario_options usual = {.retry_cnt = 7, .rnr_retry = 7};
 
-/* --- retries that run out --------------------------------------------------------------------- */
+/* --- retries that run out ---------------------------------------------------------------- */
 
 /* retry_cnt + 1 times sent, each waited for by one to four timeouts; then the cause, and the rest
  * is flushed. */
@@ -83,7 +83,7 @@ static void the_longest_timeout(void **state)
 	scenario_end(s);
 }
 
-/* --- receiver not ready ----------------------------------------------------------------------- */
+/* --- receiver not ready ------------------------------------------------------------------ */
 
 static void rnr_retry_0_fails_at_once(void **state)
 {
@@ -189,7 +189,7 @@ static void rnr_only_for_those_that_need_a_receive(void **state)
 	scenario_end(s);
 }
 
-/* --- what the responder refuses --------------------------------------------------------------- */
+/* --- what the responder refuses ---------------------------------------------------------- */
 
 /* One good request, the bad one, one behind it: success, the cause, flush; and the responder is in
  * ERR. */
@@ -441,7 +441,7 @@ static void fatal_nak_lost(void **state)
 	scenario_end(s);
 }
 
-/* --- what the requester finds itself ---------------------------------------------------------- */
+/* --- what the requester finds itself ----------------------------------------------------- */
 
 /* It fails in its turn: what was sent before it still succeeds, and the peer never hears of it. */
 static void send_with_a_wrong_lkey(void **state)

@@ -14,7 +14,7 @@ static void fill(struct scenario *s, uint8_t value, uint32_t bytes)
 	memset(s->memory[A] + LOCAL_OFFSET, value, bytes);
 }
 
-/* --- states ----------------------------------------------------------------------------------- */
+/* --- states ------------------------------------------------------------------------------ */
 
 /* IBTA 10.3.1.5: what has begun goes on, nothing new begins, one event says when nothing is under
  * way. */
@@ -199,7 +199,7 @@ static void unsignalled(void **state)
 	scenario_end(s);
 }
 
-/* --- queues ----------------------------------------------------------------------------------- */
+/* --- queues ------------------------------------------------------------------------------ */
 
 static void completion_queue_overrun(void **state)
 {
@@ -268,7 +268,7 @@ static void solicited_events(void **state)
 	scenario_end(s);
 }
 
-/* --- UC --------------------------------------------------------------------------------------- */
+/* --- UC ---------------------------------------------------------------------------------- */
 
 /* A message with a lost packet never arrives, the next one does; the sender never knows. */
 static void uc_message_lost(void **state)
@@ -384,7 +384,7 @@ static void uc_failed_send(void **state)
 	scenario_end(s);
 }
 
-/* --- UD --------------------------------------------------------------------------------------- */
+/* --- UD ---------------------------------------------------------------------------------- */
 
 /* The 40 bytes before a datagram: over IPv4 the IPv4 header, with a right checksum, at 20. */
 static void ud_datagram(void **state)

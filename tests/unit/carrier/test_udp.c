@@ -247,7 +247,7 @@ static void a_host_reaches_itself_over_ipv6(void **state)
 	host_close(a);
 }
 
-/* --- what others may send --------------------------------------------------------------------- */
+/* --- what others may send ---------------------------------------------------------------- */
 
 struct raw {
 	int fd;
@@ -434,7 +434,7 @@ static void packets_for_nobody_are_counted(void **state)
 	host_close(b);
 }
 
-/* --- readiness -------------------------------------------------------------------------------- */
+/* --- readiness --------------------------------------------------------------------------- */
 
 static void the_descriptor_tells_of_packets(void **state)
 {

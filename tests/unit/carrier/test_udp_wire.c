@@ -106,7 +106,7 @@ static void add_neighbour(const char *address)
 	assert_true(run(line));
 }
 
-/* --- the capture ------------------------------------------------------------------------------ */
+/* --- the capture ------------------------------------------------------------------------- */
 
 static int capture_open(void)
 {
@@ -191,7 +191,7 @@ static void check_frame(const uint8_t *frame, size_t bytes, size_t udp, uint32_t
 	assert_int_equal(vb_icrc_load(frame + bytes - 4), icrc_of_frame(frame, bytes, udp));
 }
 
-/* --- tests ------------------------------------------------------------------------------------ */
+/* --- tests ------------------------------------------------------------------------------- */
 
 static void check_trains(const char *near, const char *far)
 {

@@ -121,7 +121,7 @@ static void assert_polls_nothing(struct fixture *x)
 	assert_int_equal(vb_cq_poll(x->q.cq, &cqe, 1), 0);
 }
 
-/* --- creation ------------------------------------------------------------ */
+/* --- creation ---------------------------------------------------------------------------- */
 
 static void assert_not_created(struct fixture *x, const struct vb_qp_init *init)
 {
@@ -229,7 +229,7 @@ static void test_qps_have_numbers_of_their_own(void **state)
 	tear_down(&x);
 }
 
-/* --- states -------------------------------------------------------------- */
+/* --- states ------------------------------------------------------------------------------ */
 
 static void test_states(void **state)
 {
@@ -289,7 +289,7 @@ static void test_opcodes_of_each_type(void **state)
 	}
 }
 
-/* --- refusals ------------------------------------------------------------ */
+/* --- refusals ---------------------------------------------------------------------------- */
 
 static void test_flags_and_sges(void **state)
 {
@@ -423,7 +423,7 @@ static void test_destroy_gives_ahs_back(void **state)
 	tear_down(&x);
 }
 
-/* --- inline data --------------------------------------------------------- */
+/* --- inline data ------------------------------------------------------------------------- */
 
 static void test_inline_is_copied_at_once(void **state)
 {
@@ -494,7 +494,7 @@ static void test_no_inline_when_none_was_asked_for(void **state)
 	tear_down(&x);
 }
 
-/* --- slots --------------------------------------------------------------- */
+/* --- slots ------------------------------------------------------------------------------- */
 
 static void test_slots_come_free_by_polling(void **state)
 {
@@ -580,7 +580,7 @@ static void test_receive_queue_is_bounded(void **state)
 	tear_down(&x);
 }
 
-/* --- errors -------------------------------------------------------------- */
+/* --- errors ------------------------------------------------------------------------------ */
 
 static void test_first_fails_with_the_cause_the_rest_is_flushed(void **state)
 {

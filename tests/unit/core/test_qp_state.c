@@ -173,7 +173,7 @@ static void test_matrix_ud(void **state)
 	walk_type(VB_QPT_UD);
 }
 
-/* --- values -------------------------------------------------------------- */
+/* --- values ------------------------------------------------------------------------------ */
 
 /* The move to state with attr, all else as required, must be refused; then the right one works. */
 static void assert_value_refused(struct fake *f, enum vb_qp_state to, const struct vb_qp_attr *attr,
@@ -299,7 +299,7 @@ static void test_query(void **state)
 	fake_finish(&f);
 }
 
-/* --- paths --------------------------------------------------------------- */
+/* --- paths ------------------------------------------------------------------------------- */
 
 static void test_address_does_not_resolve(void **state)
 {
@@ -367,7 +367,7 @@ static void test_new_path_in_sqd(void **state)
 	fake_finish(&f);
 }
 
-/* --- what follows from a state ------------------------------------------- */
+/* --- what follows from a state ----------------------------------------------------------- */
 
 static void post_recvs(struct vb_qp *qp, uint64_t first, uint64_t n)
 {

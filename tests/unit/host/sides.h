@@ -45,7 +45,7 @@
 		}                                                                                  \
 	} while (0)
 
-/* --- sides ---------------------------------------------------------------------------------- */
+/* --- sides ------------------------------------------------------------------------------- */
 
 struct card { /* what a side tells the other */
 	uint32_t qpn, psn, rkey;
@@ -314,7 +314,7 @@ static inline void compare(const uint8_t *data, uint32_t length, uint32_t seed)
 		REQUIRE(data[i] == pattern(seed, i));
 }
 
-/* --- running sides -------------------------------------------------------------------------- */
+/* --- running sides ----------------------------------------------------------------------- */
 
 typedef void side_fn(struct side *side);
 

@@ -6,7 +6,7 @@
 static const uint32_t sizes[] = {1, 3, 8, 100, 4096, 4097, 16384, 65537, (1u << 20) + 13};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-/* --- everything, by polling and by sleeping ------------------------------------------------- */
+/* --- everything, by polling and by sleeping ---------------------------------------------- */
 
 static void initiator(struct side *side, completion_fn *next)
 {
@@ -126,7 +126,7 @@ static void ipv6_loopback(void **state)
 	unsetenv("VERBENA_LOCAL");
 }
 
-/* --- an answer in time, looked at too late -------------------------------------------------- */
+/* --- an answer in time, looked at too late ----------------------------------------------- */
 
 /* One attempt only. The engine's lock is kept, so that its thread stays away like the rest of a
  * process that was stopped; when the next call is made the ACK has come and its timer has run out.
@@ -185,7 +185,7 @@ static void an_answer_in_time_counts(void **state)
 	run_pair(looks_late, "127.8.1.14", acknowledges, "127.8.1.15", 1);
 }
 
-/* --- posted, then never called again -------------------------------------------------------- */
+/* --- posted, then never called again ----------------------------------------------------- */
 
 /* Posts and only watches memory: no poll, no event, no further call. */
 static void posts_and_watches(struct side *side)
@@ -231,7 +231,7 @@ static void only_memory_is_watched(void **state)
 	run_pair(posts_and_watches, "127.8.2.2", watches_and_posts, "127.8.2.3", 1);
 }
 
-/* --- what an idle engine costs -------------------------------------------------------------- */
+/* --- what an idle engine costs ----------------------------------------------------------- */
 
 static uint64_t processor_ns(void)
 {

@@ -4,7 +4,7 @@
 
 #include "sides.h"
 
-/* --- fork, exit, open and close ------------------------------------------------------------- */
+/* --- fork, exit, open and close ---------------------------------------------------------- */
 
 static unsigned int entries(const char *directory)
 {
@@ -170,7 +170,7 @@ static void exit_with_everything_alive(void **state)
 	assert_int_equal(glob("/dev/shm/verbena-*/*127.8.3.6/seg.*", 0, NULL, &left), GLOB_NOMATCH);
 }
 
-/* --- refusals ------------------------------------------------------------------------------- */
+/* --- refusals ---------------------------------------------------------------------------- */
 
 static int try_address(struct side *side, const struct in6_addr *dgid, uint8_t sgid_index)
 {

@@ -87,7 +87,7 @@ static void chances(void **state)
 	assert_true(vb_rng_chance(&rng, VB_MILLION));
 }
 
-/* --- links ------------------------------------------------------------------------------------ */
+/* --- links ------------------------------------------------------------------------------- */
 
 static struct vb_sim_packet *packet_of(const struct vb_net *net, uint32_t size)
 {
@@ -166,7 +166,7 @@ static void link_faults(void **state)
 	vb_net_finish(&net);
 }
 
-/* --- worlds ----------------------------------------------------------------------------------- */
+/* --- worlds ------------------------------------------------------------------------------ */
 
 /* One seed, one history; another seed, another. Memory of before must not matter. */
 static void seed_is_replay(void **state)
