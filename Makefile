@@ -7,8 +7,6 @@ BUILD   ?= build
 PREFIX  ?= /usr/local
 SECONDS ?= 60
 JOBS    ?= $(shell nproc)
-# 1: perftest's -a with every program everywhere, which takes some minutes more.
-EVERY_SIZE ?= 0
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -65,7 +63,7 @@ sanitize:
 
 abi: build
 	@echo "== Debian's unmodified programs, and situations that broke others"
-	@VERBENA_BUILD=$(abspath $(BUILD)) VERBENA_EVERY_SIZE=$(EVERY_SIZE) $(PYTEST) tests/abi tests/edge
+	@VERBENA_BUILD=$(abspath $(BUILD)) $(PYTEST) tests/abi tests/edge
 
 bench: setup
 	@$(MAKE) build
@@ -88,7 +86,7 @@ help:
 	@echo "make unit              unit tests, simulator, arrows between the parts"
 	@echo "make clang             the same code under clang; the fuzzers' corpora"
 	@echo "make sanitize          unit tests and simulator under ASan and UBSan"
-	@echo "make abi               Debian's programs, unmodified; edge cases (EVERY_SIZE=1: more)"
+	@echo "make abi               Debian's programs, unmodified; edge cases"
 	@echo "make bench           speed and memory, beside this machine's own limits"
 	@echo "make fuzz SECONDS=60 run every fuzzer for so long"
 	@echo "make install PREFIX=/usr/local"

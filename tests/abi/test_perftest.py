@@ -4,8 +4,6 @@
 Each run must succeed on both sides and print, for each size, the iterations that were asked for and
 a bandwidth or latency above zero. Iterations are few: whether it works, not how fast.
 """
-import os
-
 import pytest
 
 import hosts
@@ -25,28 +23,15 @@ KINDS = [
 ]
 
 
-def runs_every_size(topology, program, kind):
-    """Where -a is run. perftest measures the processor's clock for a quarter of a second at each size
-    (twice in *_lat), so that one such run takes 7 to 13 s. By default all run once over each carrier,
-    except that UC latency runs over the network only; in namespaces the reliable bandwidths run.
-    VERBENA_EVERY_SIZE=1 (make abi EVERY_SIZE=1) runs all of them everywhere."""
+def options_of(program, kind):
+    """The variants that apply: -a but to atomics (8 bytes) and UD (one packet), -q and -b to bandwidth,
+    -e where a completion is waited for, inline to what sends data. Both GIDs have their turn with each
+    program and type. perftest measures the processor's clock for a quarter of a second at each size
+    (twice in *_lat), so that -a takes 7 to 13 s: most of this file's time."""
     if "atomic" in program or "UD" in kind:
-        return False  # one size only; a UD message is one packet
-    if os.environ.get("VERBENA_EVERY_SIZE") == "1":
-        return True
-    latency, unreliable = program.endswith("_lat"), "UC" in kind
-    if topology == "one-host":
-        return not (latency and unreliable)
-    return topology == "two-hosts" or not (latency or unreliable)
-
-
-def options_of(topology, program, kind):
-    """The variants that apply: -q and -b to bandwidth, -e where a completion is waited for, inline to
-    what sends data. Both GIDs have their turn with each program and type."""
-    if runs_every_size(topology, program, kind):
-        yield "all", ("-x", "1", "-a")
-    else:
         yield "gid1", ("-x", "1")
+    else:
+        yield "all", ("-x", "1", "-a")
     if program.endswith("_bw"):
         yield "8qp", ("-x", "0", "-q", "8")
         yield "both-ways", ("-x", "1", "-b")
@@ -58,7 +43,7 @@ def options_of(topology, program, kind):
 
 CASES = [pytest.param(topology, program, kind, options, id="-".join([topology, program, *kind[1:], name]))
          for topology in hosts.TOPOLOGIES for program, kind in KINDS
-         for name, options in options_of(topology, program, kind)]
+         for name, options in options_of(program, kind)]
 
 
 def expected_sizes(program, kind, options):
