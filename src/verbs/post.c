@@ -102,50 +102,44 @@ static inline bool receive_to_core(const struct ibv_recv_wr *wr, struct vb_recv_
 	return sges_are_sane(wr->sg_list, wr->num_sge);
 }
 
-int vb_face_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+/* post_receives - to the queue pair's own queue, or to srq where it is not NULL. */
+static inline int post_receives(struct vb_engine *engine, struct vb_qp *qp, struct vb_srq *srq,
+				struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	struct vb_face_qp *qp = vb_face_qp(ibv);
 	struct vb_recv_wr core;
 	int error = 0;
 
 	if (!wr)
 		return 0;
-	if (!vb_face_enter(qp->engine)) {
+	if (!vb_face_enter(engine)) {
 		*bad = wr;
 		return EIO;
 	}
 	for (; wr; wr = wr->next) {
-		error = receive_to_core(wr, &core) ? vb_qp_post_recv(qp->core, &core) : -EINVAL;
+		if (!receive_to_core(wr, &core))
+			error = -EINVAL;
+		else
+			error = srq ? vb_srq_post(srq, &core) : vb_qp_post_recv(qp, &core);
 		if (error) {
 			*bad = wr;
 			break;
 		}
 	}
-	vb_engine_pump(qp->engine);
-	vb_engine_leave(qp->engine);
+	vb_engine_pump(engine);
+	vb_engine_leave(engine);
 	return -error;
+}
+
+int vb_face_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct vb_face_qp *qp = vb_face_qp(ibv);
+
+	return post_receives(qp->engine, qp->core, NULL, wr, bad);
 }
 
 int vb_face_post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct vb_face_srq *srq = vb_face_srq(ibv);
-	struct vb_recv_wr core;
-	int error = 0;
 
-	if (!wr)
-		return 0;
-	if (!vb_face_enter(srq->engine)) {
-		*bad = wr;
-		return EIO;
-	}
-	for (; wr; wr = wr->next) {
-		error = receive_to_core(wr, &core) ? vb_srq_post(srq->core, &core) : -EINVAL;
-		if (error) {
-			*bad = wr;
-			break;
-		}
-	}
-	vb_engine_pump(srq->engine);
-	vb_engine_leave(srq->engine);
-	return -error;
+	return post_receives(srq->engine, NULL, srq->core, wr, bad);
 }
