@@ -35,4 +35,8 @@ _Noreturn void vb_assert_failed(const char *cond, const char *file, int line);
 
 #define VB_MUST_USE __attribute__((warn_unused_result))
 
+/* VB_SHARED - librdmacm.so.1 and libibumad.so.3 call it too: exported by libibverbs.so.1, at a node
+ * of our own. The live NICs of a process are there, once, whichever library is used. */
+#define VB_SHARED __attribute__((visibility("default")))
+
 #endif
