@@ -19,21 +19,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/macros.h"
+
 static inline bool vb_address_is_ipv4(const struct in6_addr *address)
 {
 	return IN6_IS_ADDR_V4MAPPED(address);
 }
 
-struct in6_addr vb_address_from_ipv4(struct in_addr ipv4);
+VB_SHARED struct in6_addr vb_address_from_ipv4(struct in_addr ipv4);
 /* vb_address_is_virtual_host - an address of 127.0.0.0/8. */
 bool vb_address_is_virtual_host(const struct in6_addr *address);
 /* vb_address_is_multicast - IPv6 multicast, IPv4 multicast or broadcast. */
 bool vb_address_is_multicast(const struct in6_addr *address);
 
 /* vb_gid_synthetic - the link-local GID of a host that has only this IPv4 address. */
-struct in6_addr vb_gid_synthetic(const struct in6_addr *ipv4);
+VB_SHARED struct in6_addr vb_gid_synthetic(const struct in6_addr *ipv4);
 /* vb_gid_to_address - the address that goes into the IP header of a packet to or from this GID. */
-struct in6_addr vb_gid_to_address(const struct in6_addr *gid);
+VB_SHARED struct in6_addr vb_gid_to_address(const struct in6_addr *gid);
 
 #define VB_ADDRESS_TEXT 46
 /* vb_address_text - writes it as people do, IPv4 dotted, and returns text. */

@@ -47,7 +47,7 @@ struct vb_device {
  * first call. Returns how many, or -errno after a sentence on standard error said what is wrong
  * with a setting and what is allowed. *list stays valid and unchanged for the life of the process.
  */
-int vb_host_devices(struct vb_device *const **list);
+VB_SHARED int vb_host_devices(struct vb_device *const **list);
 
 struct vb_engine;
 
@@ -62,24 +62,24 @@ void vb_host_set_hooks(const struct vb_host_hooks *hooks);
 
 /* vb_engine_get - the live NIC of a device, made at the first call and shared by later ones. 0 or
  * -errno (the cause was said on standard error once). */
-int vb_engine_get(struct vb_device *device, struct vb_engine **out);
+VB_SHARED int vb_engine_get(struct vb_device *device, struct vb_engine **out);
 /* vb_engine_put - the last one stops the thread and frees everything. NULL is accepted. */
-void vb_engine_put(struct vb_engine *engine);
+VB_SHARED void vb_engine_put(struct vb_engine *engine);
 
-struct vb_nic *vb_engine_nic(struct vb_engine *engine);
-struct vb_device *vb_engine_device(struct vb_engine *engine);
+VB_SHARED struct vb_nic *vb_engine_nic(struct vb_engine *engine);
+VB_SHARED struct vb_device *vb_engine_device(struct vb_engine *engine);
 /* vb_engine_now - nanoseconds of the engine's monotonic clock. */
-uint64_t vb_engine_now(void);
+VB_SHARED uint64_t vb_engine_now(void);
 
 /* vb_engine_enter - takes the lock and tells the NIC the time. False in a forked child whose parent
  * made the engine (nothing may be done with it; leave need not be called). */
-bool vb_engine_enter(struct vb_engine *engine);
-void vb_engine_leave(struct vb_engine *engine);
+VB_SHARED bool vb_engine_enter(struct vb_engine *engine);
+VB_SHARED void vb_engine_leave(struct vb_engine *engine);
 /* vb_engine_pump - inside: takes what arrived, runs the NIC, sends. Bounded. */
-void vb_engine_pump(struct vb_engine *engine);
+VB_SHARED void vb_engine_pump(struct vb_engine *engine);
 /* vb_engine_wake_thread - inside: the program is going to wait (armed a CQ, blocks in get_event):
  * the background thread takes over at once. */
-void vb_engine_wake_thread(struct vb_engine *engine);
+VB_SHARED void vb_engine_wake_thread(struct vb_engine *engine);
 
 /* vb_engine_poll_cq - enter, pump as needed, poll, leave. Returns completions, 0, or -errno. */
 int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n);

@@ -28,8 +28,8 @@ MAY_INCLUDE = {
     "sim": {"base", "wire", "core", "cm"},
     # The faces see the host; the core's objects (struct vb_qp, ...) are what the host hands out.
     "verbs": {"base", "core", "host"},
-    "rdmacm": {"base", "core", "host"},
-    "umad": {"base", "core", "host"},
+    "rdmacm": {"base", "core", "cm", "host"},
+    "umad": {"base", "core", "cm", "host"},
     "tools": {"base", "host"},
 }
 
