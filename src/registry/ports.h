@@ -31,8 +31,8 @@ enum vb_port_families { VB_PORT_IPV4 = 1, VB_PORT_IPV6 = 2 };
 /* vb_ports_claim - the port is ours; a process may claim the same one again (it judges itself
  * whether that is allowed), and gives each claim back. *port 0: a free one is chosen at random from
  * the ephemeral ports (32768 .. 60999) and written there. 0; -EADDRINUSE another live process has
- * it (of any of the families: all or none are taken), or no ephemeral one is free; -EINVAL an
- * unknown port space; others from the system. */
+ * it (of any of the families: all or none are taken), or no ephemeral one is free, or this process
+ * has 255 claims; -EINVAL an unknown port space; others from the system. */
 int vb_ports_claim(struct vb_registry *registry, uint16_t space, unsigned int families,
 		   uint16_t *port) VB_MUST_USE;
 /* vb_ports_set_listening - whether connections to the port (which is claimed) come to this process. */

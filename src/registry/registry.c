@@ -4,7 +4,8 @@
  *
  *      open the directory -> open `reg` -> take the registry's lock -> is `reg` still the file of
  * that name?
- *          -> take a free slot at random -> sweep -> make our segment -> give the lock back
+ *          -> take a free slot at random -> sweep -> make our segment -> open the ports
+ *          -> give the lock back
  *
  * Joining, leaving and sweeping all happen under the registry's lock (a byte of `reg`), so a slot
  * that a sweeper finds free stays free while it sweeps. The last one to leave removes `reg` and the
@@ -120,6 +121,7 @@ static void release(struct vb_registry *registry)
 {
 	struct vb_registry_private *p = registry->private_data;
 
+	vb_ports_close(p);
 	if (p->segment)
 		munmap(p->segment, VB_SEGMENT_BYTES);
 	if (registry->shared)
@@ -142,10 +144,12 @@ static void clean_up(struct vb_registry *registry)
 	struct stat st;
 
 	vb_files_sweep(registry);
+	vb_ports_withdraw(registry);
 	if (vb_slot_holder(p->reg_fd, 1, VB_REGISTRY_SLOTS - 1, NULL))
 		return;
 	if (fstatat(p->dir_fd, "reg", &st, AT_SYMLINK_NOFOLLOW) || st.st_ino != p->reg_inode)
 		return;
+	(void)unlinkat(p->dir_fd, VB_PORTS_NAME, 0);
 	(void)unlinkat(p->dir_fd, "reg", 0);
 	vb_directory_remove(p->name);
 }
@@ -171,6 +175,8 @@ static int try_join(struct vb_registry *registry)
 	registry->slot = (uint16_t)r;
 	vb_files_sweep(registry);
 	r = make_segment(registry);
+	if (r == 0)
+		r = vb_ports_open(registry);
 	if (r)
 		clean_up(registry);
 	else
@@ -203,7 +209,7 @@ static int join_new(struct vb_registry **out, const struct in6_addr *address, co
 	registry = &both->registry;
 	registry->private_data = &both->p;
 	registry->address = *address;
-	both->p.dir_fd = both->p.reg_fd = both->p.seg_fd = -1;
+	both->p.dir_fd = both->p.reg_fd = both->p.seg_fd = both->p.ports_fd = -1;
 	both->p.pid = getpid();
 	both->p.pid_ns = vb_directory_pid_ns();
 	both->p.refs = 1;
@@ -285,8 +291,8 @@ void vb_registry_leave(struct vb_registry *registry)
 	}
 	forget(registry);
 	if (vb_registry_check(registry) == -EBADF) {
-		p->dir_fd = p->reg_fd = p->seg_fd =
-			-1; /* the numbers may be the program's by now */
+		/* the numbers may be the program's by now */
+		p->dir_fd = p->reg_fd = p->seg_fd = p->ports_fd = -1;
 	} else if (vb_registry_lock(registry) == 0) {
 		clean_up(registry);
 		pthread_mutex_unlock(&p->lock);

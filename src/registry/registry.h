@@ -5,6 +5,7 @@
  *      /dev/shm/verbena-<uid>/<netns>-<address>/     mode 0700, checked
  *          reg       one byte per slot, held by a POSIX record lock while its process lives;
  *                    and a small shared table (struct vb_registry_shared) behind it
+ *          ports     which process has which RDMA port (ports.h)
  *          seg.<N>   the segment of slot N: written by its owner, mapped read-only by the others
  *
  * Nothing in it needs a dead process to finish: the kernel frees a dead process's lock, and whoever

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* registry_private.h - what the registry's own files share: directory.c, slots.c, files.c,
+/* registry_private.h - what the registry's own files share: directory.c, slots.c, files.c, ports.c,
  * registry.c. */
 #ifndef VB_REGISTRY_REGISTRY_PRIVATE_H
 #define VB_REGISTRY_REGISTRY_PRIVATE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "registry/files.h"
@@ -12,7 +13,7 @@
 
 #define VB_REGISTRY_MAGIC 0x76627265u
 /* The table's size is part of its version: two layouts never share a file. */
-#define VB_REGISTRY_VERSION (1u << 24 | (uint32_t)sizeof(struct vb_registry_shared))
+#define VB_REGISTRY_VERSION (2u << 24 | (uint32_t)sizeof(struct vb_registry_shared))
 /* Page 0 of the file is the locks' bytes, the shared table lies behind it. */
 #define VB_REGISTRY_SHARED_BYTES                                                                   \
 	((sizeof(struct vb_registry_shared) + VB_FILE_PAGE - 1) / VB_FILE_PAGE * VB_FILE_PAGE)
@@ -20,6 +21,9 @@
 #define VB_REGISTRY_LOCK_BYTE 600      /* whoever holds it works on shared, joins or leaves */
 #define VB_REGISTRY_LOCK_WAIT_MS 10000 /* a stopped holder is an error, not a hang */
 #define VB_DIRECTORY_NAME_MAX 96
+#define VB_PORTS_NAME "ports"
+#define VB_PORT_SPACES 4u
+#define VB_PORT_PAGES 1024u /* of words in the file of ports */
 
 struct vb_registry_private {
 	int dir_fd; /* <netns>-<address> */
@@ -32,6 +36,10 @@ struct vb_registry_private {
 	uint32_t next_temporary;
 	char name[VB_DIRECTORY_NAME_MAX]; /* of the directory */
 	uint8_t *segment;
+	int ports_fd;
+	ino_t ports_inode;
+	uint8_t *ports;					  /* the file of ports, mapped */
+	_Atomic uint64_t ports_pages[VB_PORT_PAGES / 64]; /* those known to have memory */
 	pthread_mutex_t lock; /* POSIX locks do not hold threads of one process apart */
 };
 
@@ -64,5 +72,13 @@ int vb_slot_wait(int reg_fd, unsigned int byte, unsigned int wait_ms) VB_MUST_US
  * and the files of our own slot (when joining, those of its owner before us; when leaving, ours).
  */
 void vb_files_sweep(struct vb_registry *registry);
+
+/* ports.c */
+/* vb_ports_open - with the registry's lock and our slot. 0 or -errno. */
+int vb_ports_open(struct vb_registry *registry) VB_MUST_USE;
+/* vb_ports_withdraw - with the lock: our ports are free. */
+void vb_ports_withdraw(struct vb_registry *registry);
+/* vb_ports_close - touches nothing shared. */
+void vb_ports_close(struct vb_registry_private *p);
 
 #endif
