@@ -23,6 +23,10 @@
 #define UDP_GRO 104
 #endif
 
+#ifndef UDP_NO_CHECK6_RX
+#define UDP_NO_CHECK6_RX 102
+#endif
+
 #define RECEIVE_BYTES (4 << 20) /* the kernel takes as much of it as rmem_max allows */
 #define SEND_BYTES (1 << 20)
 #define PORT_TRIES 64u
@@ -75,6 +79,8 @@ int vb_udp_open_receiver(const struct in6_addr *address, bool *gro)
 		(void)set_int(fd, IPPROTO_IP, IP_RECVTOS, 1);
 		(void)set_int(fd, IPPROTO_IP, IP_RECVTTL, 1);
 	} else {
+		/* Adapters and Soft-RoCE send IPv6 without a UDP checksum: RoCE has its ICRC. */
+		(void)set_int(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);
 		(void)set_int(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
 		(void)set_int(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
 	}
