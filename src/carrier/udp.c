@@ -63,7 +63,7 @@ static void udp_destroy(struct vb_carrier *carrier)
 	struct vb_udp *udp = vb_udp_of(carrier);
 
 	vb_steering_leave(&udp->steering);
-	for (unsigned int i = 0; i < udp->address_count; i++)
+	for (unsigned int i = 0; i < udp->unicast_count; i++)
 		udp->address[i].rx_fd = -1;
 	free_all(udp);
 }
@@ -132,7 +132,7 @@ static int add_address(struct vb_udp *udp, const struct in6_addr *address, uint3
 	for (unsigned int p = 0; p < VB_UDP_POOL; p++)
 		a->tx_fd[p] = -1;
 	a->rx_fd = vb_udp_open_receiver(address, &gro);
-	udp->address_count++;
+	udp->unicast_count = ++udp->address_count;
 	if (a->rx_fd < 0)
 		return a->rx_fd;
 	err = vb_udp_open_sender(udp, a, 0);
@@ -175,6 +175,7 @@ int vb_udp_create(struct vb_carrier **out, const struct vb_udp_config *config,
 	if (!udp)
 		return -ENOMEM;
 	udp->registry = config->registry;
+	udp->ifindex = config->ifindex;
 	udp->carrier.fd = epoll_create1(EPOLL_CLOEXEC);
 	if (udp->carrier.fd < 0) {
 		err = -errno;
@@ -235,7 +236,7 @@ void vb_udp_look_at_events(struct vb_udp *udp)
 
 static int find_source(const struct vb_udp *udp, const struct in6_addr *source, uint32_t scope_id)
 {
-	for (unsigned int i = 0; i < udp->address_count; i++) {
+	for (unsigned int i = 0; i < udp->unicast_count; i++) {
 		const struct vb_udp_address *a = &udp->address[i];
 
 		if (IN6_ARE_ADDR_EQUAL(&a->address, source) &&
@@ -288,7 +289,7 @@ int vb_udp_route(struct vb_carrier *carrier, struct vb_path *path, const struct 
 	r.address = (unsigned int)from;
 	r.scope_id = scope_id ? scope_id : a->scope_id;
 	r.hop_limit = hop_limit ? hop_limit : VB_UDP_DEFAULT_HOPS;
-	mtu = vb_udp_route_mtu(a, address, r.scope_id);
+	mtu = vb_udp_route_mtu(udp, a, address, r.scope_id);
 	if (mtu < 0)
 		return mtu;
 	path->segment_max = segment_for(a->ipv4, (uint32_t)mtu);

@@ -13,6 +13,7 @@ struct vb_udp_config {
 	struct in6_addr addresses[16]; /* to receive on: IPv4 mapped, IPv6 */
 	uint32_t scope_ids[16];	       /* interface index for link-local IPv6, else 0 */
 	unsigned int address_count;
+	uint32_t ifindex;	      /* of the interface that has them */
 	struct vb_registry *registry; /* our slot and the shared table */
 };
 
@@ -32,6 +33,11 @@ int vb_udp_route(struct vb_carrier *carrier, struct vb_path *path, const struct 
 		 const struct in6_addr *address, uint32_t scope_id, uint32_t source_port_hash,
 		 uint8_t traffic_class, uint8_t hop_limit) VB_MUST_USE;
 
+/* vb_udp_join, vb_udp_leave - a multicast group (IPv4 mapped, or IPv6), on our interface. join: 0 or
+ * -errno. */
+int vb_udp_join(struct vb_carrier *carrier, const struct in6_addr *group) VB_MUST_USE;
+void vb_udp_leave(struct vb_carrier *carrier, const struct in6_addr *group);
+
 /* What was counted; dropped unless the comment says otherwise. */
 struct vb_udp_counters {
 	uint64_t rx_bad_icrc;
@@ -40,7 +46,7 @@ struct vb_udp_counters {
 	uint64_t rx_handed;	/* taken from another process that it had reached: delivered */
 	uint64_t rx_unclaimed;	/* strays that could not be handed on, or that nobody may hand us */
 	uint64_t rx_management; /* for QP 0 and 1 */
-	uint64_t rx_multicast;
+	uint64_t rx_multicast; /* to QP 0xffffff of a unicast address, or to another of a group */
 	uint64_t rx_overflows; /* dropped by the kernel: the receive buffer was full */
 	uint64_t rx_solved_id; /* delivered, but the IP identification had to be solved for */
 	uint64_t rx_packets, rx_bytes;		 /* delivered */

@@ -44,7 +44,8 @@ static inline socklen_t vb_sockaddr_fill(union vb_sockaddr *out, const struct in
 	out->in6.sin6_family = AF_INET6;
 	out->in6.sin6_port = htons(port);
 	out->in6.sin6_addr = *address;
-	out->in6.sin6_scope_id = IN6_IS_ADDR_LINKLOCAL(address) ? scope_id : 0;
+	out->in6.sin6_scope_id =
+		IN6_IS_ADDR_LINKLOCAL(address) || IN6_IS_ADDR_MC_LINKLOCAL(address) ? scope_id : 0;
 	return sizeof(out->in6);
 }
 

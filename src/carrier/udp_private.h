@@ -6,6 +6,7 @@
  *      udp_socket.c  how the sockets are made
  *      udp_tx.c      packets -> trains -> sendmmsg
  *      udp_rx.c      recvmmsg -> segments -> ICRC -> the NIC
+ *      udp_group.c   multicast groups
  *      udp_stray.c   packets that reached another process of the host than they belong to
  *      steering.c    which process gets a packet
  */
@@ -24,6 +25,7 @@
 #include "wire/packet.h"
 
 #define VB_UDP_ADDRESSES 16u
+#define VB_UDP_GROUPS 64u
 #define VB_UDP_POOL 16u		  /* source ports per address: entropy for routes of equal cost */
 #define VB_UDP_FIRST_PORT 0xc000u /* RoCEv2 source ports are 0xc000 .. 0xffff */
 #define VB_UDP_DEFAULT_HOPS 64u
@@ -57,7 +59,8 @@ struct vb_udp_address {
 	struct in6_addr address;
 	uint32_t scope_id;
 	bool ipv4;
-	int rx_fd;
+	bool group; /* multicast: only rx_fd is used */
+	int rx_fd;  /* -1: a group that was left */
 	int tx_fd[VB_UDP_POOL]; /* -1: not made yet */
 	uint16_t tx_port[VB_UDP_POOL];
 	unsigned int empty_polls;
@@ -115,8 +118,10 @@ struct vb_udp {
 	struct vb_registry *registry;
 	struct vb_steering steering;
 	struct vb_udp_counters counters;
-	unsigned int address_count;
-	struct vb_udp_address address[VB_UDP_ADDRESSES];
+	uint32_t ifindex; /* of all addresses: where groups are joined */
+	/* the host's own addresses first, then groups */
+	unsigned int unicast_count, address_count;
+	struct vb_udp_address address[VB_UDP_ADDRESSES + VB_UDP_GROUPS];
 	uint32_t receive_bytes; /* SO_RCVBUF as the kernel counts it */
 	bool gso;
 
@@ -182,8 +187,8 @@ static inline uint32_t vb_udp_qpn(const uint8_t *bth)
 /* udp_socket.c */
 int vb_udp_open_receiver(const struct in6_addr *address, bool *gro) VB_MUST_USE;
 int vb_udp_open_sender(struct vb_udp *udp, struct vb_udp_address *a, unsigned int pool) VB_MUST_USE;
-int vb_udp_route_mtu(const struct vb_udp_address *source, const struct in6_addr *to,
-		     uint32_t scope_id) VB_MUST_USE;
+int vb_udp_route_mtu(const struct vb_udp *udp, const struct vb_udp_address *source,
+		     const struct in6_addr *to, uint32_t scope_id) VB_MUST_USE;
 
 /* udp_tx.c */
 int vb_udp_tx(struct vb_carrier *carrier, const struct vb_path *path, const struct vb_tx *tx);

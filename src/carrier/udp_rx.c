@@ -8,7 +8,7 @@
  *      length      room for a BTH and the ICRC
  *      probe       steering.c's own small packets (a random number makes them known)
  *      ICRC        with the identification that is expected, else solved for (IPv4)
- *      QPN         multicast, management: not ours to take; another slot: a stray
+ *      QPN         0xffffff: to a group's socket and only there; another slot: a stray
  *      deliver
  *
  * The identification of an IP packet is not shown to a UDP socket although the ICRC covers it. What
@@ -176,6 +176,7 @@ static void deliver(struct vb_udp *udp, const struct vb_udp_rx_train *t, const u
 static int take_packet(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint8_t *packet,
 		       uint32_t bytes)
 {
+	bool group = udp->address[t->address].group;
 	uint32_t qpn;
 	uint16_t slot;
 
@@ -185,20 +186,22 @@ static int take_packet(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint
 	}
 	qpn = vb_udp_qpn(packet);
 	slot = (uint16_t)(qpn >> VB_SLOT_SHIFT);
-	if (slot == VB_PROBE_SLOT && bytes == VB_PROBE_BYTES &&
+	if (slot == VB_PROBE_SLOT && !group && bytes == VB_PROBE_BYTES &&
 	    vb_steering_on_probe(&udp->steering, t->address, packet))
 		return 0;
 	if (!check_icrc(udp, t, packet, bytes)) {
 		udp->counters.rx_bad_icrc++;
 		return 0;
 	}
-	if (slot == udp->registry->slot) {
+	if (group != (qpn == VB_QPN_MULTICAST)) {
+		udp->counters.rx_multicast++;
+		return 0;
+	}
+	if (group || slot == udp->registry->slot) {
 		deliver(udp, t, packet, bytes);
 		return 1;
 	}
-	if (qpn == VB_QPN_MULTICAST)
-		udp->counters.rx_multicast++;
-	else if (qpn <= 1)
+	if (qpn <= 1)
 		udp->counters.rx_management++;
 	else
 		vb_udp_stray_hand_on(udp, t, packet, bytes, slot);
@@ -276,7 +279,8 @@ static unsigned int next_cold(struct vb_udp *udp)
 		unsigned int turn = udp->next_cold++ % count;
 
 		if (turn == udp->address_count ||
-		    udp->address[turn].empty_polls >= VB_UDP_COLD_AFTER)
+		    (udp->address[turn].rx_fd >= 0 &&
+		     udp->address[turn].empty_polls >= VB_UDP_COLD_AFTER))
 			return turn;
 	}
 	return udp->address_count;

@@ -57,6 +57,22 @@ static int open_socket(bool ipv4)
 	return fd;
 }
 
+/* aim_groups - packets to multicast groups leave by our interface, with the hops of all others. */
+static int aim_groups(int fd, bool ipv4, uint32_t ifindex)
+{
+	const struct ip_mreqn where = {.imr_ifindex = (int)ifindex};
+	int err;
+
+	if (ipv4) {
+		err = setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &where, sizeof(where)) < 0
+			      ? -errno
+			      : 0;
+		return err ?: set_int(fd, IPPROTO_IP, IP_MULTICAST_TTL, VB_UDP_DEFAULT_HOPS);
+	}
+	err = set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)ifindex);
+	return err ?: set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, VB_UDP_DEFAULT_HOPS);
+}
+
 int vb_udp_open_receiver(const struct in6_addr *address, bool *gro)
 {
 	bool ipv4 = vb_is_ipv4(address);
@@ -122,6 +138,7 @@ int vb_udp_open_sender(struct vb_udp *udp, struct vb_udp_address *a, unsigned in
 	(void)set_int(fd, SOL_SOCKET, SO_SNDBUF, SEND_BYTES);
 	if (set_int(fd, IPPROTO_UDP, UDP_SEGMENT, 0) < 0)
 		udp->gso = false;
+	(void)aim_groups(fd, a->ipv4, udp->ifindex);
 	port = bind_source(fd, a);
 	if (port < 0) {
 		close(fd);
@@ -132,8 +149,8 @@ int vb_udp_open_sender(struct vb_udp *udp, struct vb_udp_address *a, unsigned in
 	return 0;
 }
 
-int vb_udp_route_mtu(const struct vb_udp_address *source, const struct in6_addr *to,
-		     uint32_t scope_id)
+int vb_udp_route_mtu(const struct vb_udp *udp, const struct vb_udp_address *source,
+		     const struct in6_addr *to, uint32_t scope_id)
 {
 	int fd = open_socket(source->ipv4);
 	union vb_sockaddr address;
@@ -143,6 +160,7 @@ int vb_udp_route_mtu(const struct vb_udp_address *source, const struct in6_addr 
 
 	if (fd < 0)
 		return fd;
+	(void)aim_groups(fd, source->ipv4, udp->ifindex);
 	bytes = vb_sockaddr_fill(&address, &source->address, source->scope_id, 0);
 	if (bind(fd, &address.any, bytes) < 0)
 		goto err_errno;

@@ -23,5 +23,7 @@
 #define VB_MAX_MESSAGE (1u << 31) /* bytes */
 #define VB_MAX_PATH_MTU 4096u	  /* bytes */
 #define VB_PKEY_TABLE 1u
+#define VB_MAX_MCAST_GROUPS 64u /* multicast groups that a NIC is in; each costs a socket */
+#define VB_MAX_MCAST_QPS 1024u	/* queue pairs attached to one of them */
 
 #endif

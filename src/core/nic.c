@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/mcast.h"
 #include "core/timers.h"
 #include "core/transport.h"
 
@@ -25,6 +26,7 @@ struct vb_nic *vb_nic_create(const struct vb_nic_ops *ops, void *env,
 	nic->ops = *ops;
 	nic->env = env;
 	nic->config = *config;
+	vb_list_init(&nic->groups);
 	vb_list_init(&nic->ready);
 	vb_list_init(&nic->blocked);
 	nic->qps = calloc(1u << VB_MAX_QP_BITS, sizeof(nic->qps[0]));
@@ -137,82 +139,96 @@ void vb_nic_raise(struct vb_nic *nic, enum vb_event_type type, struct vb_qp *qp,
 
 /* --- packets in -------------------------------------------------------------------------- */
 
-/* find_destination - the QP that may see this packet, or NULL with the refusal's counter counted.
- */
-static struct vb_qp *find_destination(struct vb_nic *nic, const struct vb_headers *h,
-				      const struct vb_rx *rx)
+/* may_see - whether the packet is one for this QP; if not, the refusal's counter is counted. */
+static bool may_see(struct vb_qp *qp, const struct vb_headers *h, const struct vb_rx *rx)
 {
-	struct vb_counters *c = &nic->counters;
-	struct vb_qp *qp = vb_nic_find_qp(nic, h->qpn);
+	struct vb_counters *c = &qp->nic->counters;
 	static const enum vb_transport transport[] = {
 		[VB_QPT_RC] = VB_TRANSPORT_RC,
 		[VB_QPT_UC] = VB_TRANSPORT_UC,
 		[VB_QPT_UD] = VB_TRANSPORT_UD,
 	};
 
-	if (!qp) {
-		c->rx_unknown_qp++;
-		return NULL;
-	}
 	if (vb_opcode_transport(h->opcode) != transport[qp->type]) {
 		c->rx_wrong_transport++;
-		return NULL;
+		return false;
 	}
 	if (qp->state == VB_QPS_RESET || qp->state == VB_QPS_INIT || qp->state == VB_QPS_ERR) {
 		c->rx_wrong_state++;
-		return NULL;
+		return false;
 	}
 	if ((h->pkey & PKEY_BASE_MASK) != (VB_DEFAULT_PKEY & PKEY_BASE_MASK)) {
 		c->rx_wrong_pkey++;
-		return NULL;
+		return false;
 	}
 	if (qp->type != VB_QPT_UD && memcmp(&rx->src, &qp->path.dgid, sizeof(rx->src)) != 0) {
 		c->rx_wrong_address++;
-		return NULL;
+		return false;
 	}
-	return qp;
+	return true;
+}
+
+/* A packet that was decoded. */
+struct arrival {
+	struct vb_headers h;
+	const uint8_t *payload;
+	uint32_t bytes;
+	const struct vb_rx *rx;
+};
+
+static void give_to(struct vb_qp *qp, const void *env)
+{
+	const struct arrival *a = env;
+
+	if (!may_see(qp, &a->h, a->rx))
+		return;
+	switch (qp->type) {
+	case VB_QPT_RC:
+		if (vb_opcode_table[a->h.opcode].flags & VB_IS_RESPONSE)
+			vb_rc_on_response(qp, &a->h, a->payload, a->bytes, qp->nic->now_ns);
+		else
+			vb_rc_on_request(qp, &a->h, a->payload, a->bytes);
+		break;
+	case VB_QPT_UC:
+		vb_uc_on_request(qp, &a->h, a->payload, a->bytes);
+		break;
+	case VB_QPT_UD:
+		vb_ud_on_packet(qp, &a->h, a->payload, a->bytes, a->rx);
+		break;
+	}
+	vb_qp_settle(qp);
 }
 
 void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 {
-	struct vb_headers h;
-	const uint8_t *payload;
-	uint32_t bytes;
+	struct arrival a = {.rx = rx};
 	struct vb_qp *qp;
 	int used;
 
 	nic->now_ns = now_ns;
 	nic->counters.rx_packets++;
-	used = vb_headers_decode(&h, rx->data, rx->size);
-	if (used < 0 || h.tver != 0) {
+	used = vb_headers_decode(&a.h, rx->data, rx->size);
+	if (used < 0 || a.h.tver != 0) {
 		nic->counters.rx_malformed++;
 		return;
 	}
-	payload = rx->data + used;
-	bytes = (uint32_t)(rx->size - (size_t)used - h.pad);
-	if ((bytes + h.pad) % 4 != 0 ||
-	    (bytes > 0 && !(vb_opcode_table[h.opcode].flags & VB_HAS_PAYLOAD))) {
+	a.payload = rx->data + used;
+	a.bytes = (uint32_t)(rx->size - (size_t)used - a.h.pad);
+	if ((a.bytes + a.h.pad) % 4 != 0 ||
+	    (a.bytes > 0 && !(vb_opcode_table[a.h.opcode].flags & VB_HAS_PAYLOAD))) {
 		nic->counters.rx_malformed++;
 		return;
 	}
-	qp = find_destination(nic, &h, rx);
-	if (!qp)
+	if (a.h.qpn == VB_QPN_MULTICAST) {
+		if (!vb_mcast_each(nic, &rx->dst, give_to, &a))
+			nic->counters.rx_unknown_qp++;
 		return;
-	switch (qp->type) {
-	case VB_QPT_RC:
-		if (vb_opcode_table[h.opcode].flags & VB_IS_RESPONSE)
-			vb_rc_on_response(qp, &h, payload, bytes, now_ns);
-		else
-			vb_rc_on_request(qp, &h, payload, bytes);
-		break;
-	case VB_QPT_UC:
-		vb_uc_on_request(qp, &h, payload, bytes);
-		break;
-	case VB_QPT_UD:
-		vb_ud_on_packet(qp, &h, payload, bytes, rx);
-		break;
 	}
-	vb_qp_settle(qp);
+	qp = vb_nic_find_qp(nic, a.h.qpn);
+	if (qp)
+		give_to(qp, &a);
+	else
+		nic->counters.rx_unknown_qp++;
 }
 
 /* --- time and packets out ---------------------------------------------------------------- */

@@ -79,6 +79,10 @@ struct vb_nic_ops {
 	/* qp_changed - the QP's state, attributes or existence (state RESET at the end) changed.
 	 * May be NULL. */
 	void (*qp_changed)(void *env, struct vb_qp *qp);
+	/* join, leave - the first queue pair was attached to a multicast group, the last one
+	 * detached. join: 0 or -errno. May be NULL. */
+	int (*join)(void *env, const struct in6_addr *group);
+	void (*leave)(void *env, const struct in6_addr *group);
 	/* random - 32 bits nobody can predict (the simulator: from its seed). */
 	uint32_t (*random)(void *env);
 };
@@ -122,6 +126,8 @@ struct vb_nic {
 	uint32_t qp_count, mr_count, pd_count, cq_count, srq_count, ah_count;
 	uint32_t next_pd_id;
 
+	struct vb_list groups;	 /* multicast, mcast.c */
+	uint32_t group_count;
 	struct vb_list ready;	 /* QPs that may have something to send */
 	struct vb_list blocked;	 /* QPs whose carrier had no room */
 	uint64_t paced_until_ns; /* UC and UD: when what was sent so far is taken as arrived */

@@ -3,6 +3,7 @@
  * qp.c - queue pairs: creation, destruction, query, and the invariants that hold between any two
  * calls. All memory that a QP will ever need is taken here.
  */
+#include "core/mcast.h"
 #include "core/qp.h"
 
 #include <errno.h>
@@ -151,6 +152,7 @@ void vb_qp_destroy(struct vb_qp *qp)
 	if (!qp)
 		return;
 	nic = qp->nic;
+	vb_mcast_detach_all(qp);
 	/* RESET forgets requests and completions, gives the path back and tells the surroundings.
 	 */
 	vb_qp_set_state(qp, VB_QPS_RESET);

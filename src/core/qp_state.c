@@ -13,6 +13,7 @@
 #include <errno.h>
 
 #include "base/psn.h"
+#include "core/mcast.h"
 #include "core/nic.h"
 #include "core/transport.h"
 
@@ -252,6 +253,9 @@ static int change_path(struct vb_qp *qp, const struct vb_qp_attr *attr, uint32_t
 	struct vb_path path = {0};
 	int mtu, rc;
 
+	/* A connection has one other end: only UD names groups. */
+	if (vb_mcast_gid_is_valid(&attr->ah.dgid))
+		return -EINVAL;
 	rc = nic->ops.resolve(nic->env, &attr->ah, &path);
 	if (rc < 0)
 		return rc;

@@ -15,6 +15,7 @@
 
 #include "carrier/local.h"
 #include "carrier/udp.h"
+#include "core/mcast.h"
 #include "host/address.h"
 #include "host/device.h"
 #include "host/engine.h"
@@ -56,7 +57,9 @@ static int route_by_udp(struct vb_engine *engine, const struct vb_ah_attr *ah,
 			const struct vb_gid *source, const struct in6_addr *address,
 			struct vb_path *path)
 {
-	uint32_t scope_id = IN6_IS_ADDR_LINKLOCAL(address) ? source->ifindex : 0;
+	uint32_t scope_id = IN6_IS_ADDR_LINKLOCAL(address) || IN6_IS_ADDR_MC_LINKLOCAL(address)
+				    ? source->ifindex
+				    : 0;
 	uint32_t hash = ah->flow_label ? ah->flow_label : draw(engine);
 	int rc;
 
@@ -81,7 +84,8 @@ static int resolve(void *env, const struct vb_ah_attr *ah, struct vb_path *path)
 	if (!ah->is_global || ah->sgid_index >= device->gid_count)
 		return -EINVAL;
 	source = &device->gids[ah->sgid_index];
-	if (IN6_IS_ADDR_UNSPECIFIED(&address) || vb_address_is_multicast(&address) ||
+	if (IN6_IS_ADDR_UNSPECIFIED(&address) ||
+	    (vb_address_is_multicast(&address) && !vb_mcast_gid_is_valid(&address)) ||
 	    vb_address_is_ipv4(&address) != vb_address_is_ipv4(&source->address))
 		return -EINVAL;
 	memset(path, 0, sizeof(*path));
@@ -101,6 +105,20 @@ static void release(void *env, struct vb_path *path)
 
 	if (path->carrier == engine->udp)
 		engine->udp_paths--;
+}
+
+static int join(void *env, const struct in6_addr *group)
+{
+	struct vb_engine *engine = env;
+
+	return vb_udp_join(engine->udp, group);
+}
+
+static void leave(void *env, const struct in6_addr *group)
+{
+	struct vb_engine *engine = env;
+
+	vb_udp_leave(engine->udp, group);
 }
 
 /* --- packets and copies ------------------------------------------------------------------ */
@@ -231,5 +249,7 @@ const struct vb_nic_ops vb_engine_nic_ops = {
 	.event = event,
 	.cq_event = cq_event,
 	.qp_changed = qp_changed,
+	.join = join,
+	.leave = leave,
 	.random = draw,
 };

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/mcast.h"
 #include "verbs/face.h"
 
 #define SAME(core, verbs) _Static_assert((int)(core) == (int)(verbs), #core)
@@ -325,6 +326,10 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	int i;
 
 	if (vb_face_enter(qp->engine)) {
+		if (vb_mcast_is_attached(qp->core)) {
+			vb_engine_leave(qp->engine);
+			return EBUSY;
+		}
 		vb_qp_destroy(qp->core);
 		vb_engine_leave(qp->engine);
 	}
@@ -346,6 +351,34 @@ void vb_face_qp_close(struct vb_face_qp *qp)
 	qp->engine = NULL;
 }
 
+/* --- multicast --------------------------------------------------------------------------- */
+
+/* The LID is InfiniBand's: RoCE has none, and nothing looks at it. */
+static int change_membership(struct ibv_qp *ibv, const union ibv_gid *gid,
+			     int (*change)(struct vb_qp *qp, const struct in6_addr *gid))
+{
+	struct vb_face_qp *qp = vb_face_qp(ibv);
+	struct in6_addr group;
+	int rc;
+
+	memcpy(&group, gid, sizeof(group));
+	if (!vb_face_enter(qp->engine))
+		return EIO;
+	rc = change(qp->core, &group);
+	vb_engine_leave(qp->engine);
+	return -rc;
+}
+
+int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	return change_membership(qp, gid, vb_mcast_attach);
+}
+
+int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	return change_membership(qp, gid, vb_mcast_detach);
+}
+
 /* --- what this library answers for every QP ---------------------------------------------- */
 
 /* A repeated packet writes its bytes again: nothing is promised. */
@@ -360,16 +393,6 @@ int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 }
 
 int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
-{
-	return EOPNOTSUPP;
-}
-
-int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-	return EOPNOTSUPP;
-}
-
-int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	return EOPNOTSUPP;
 }

@@ -194,20 +194,23 @@ static int try_address(struct side *side, const struct in6_addr *dgid, uint8_t s
 static void refuses_addresses(struct side *side)
 {
 	struct in6_addr peer = vb_address_from_ipv4((struct in_addr){htonl(0x7f080402)});
-	struct in6_addr synthetic = vb_gid_synthetic(&peer), none = {0}, mapped_none, multicast;
+	struct in6_addr synthetic = vb_gid_synthetic(&peer), none = {0}, mapped_none, multicast,
+			broadcast;
 	struct in6_addr ipv6 = IN6ADDR_LOOPBACK_INIT;
 
 	side_open(side);
 	mapped_none = vb_address_from_ipv4((struct in_addr){0});
 	multicast = vb_address_from_ipv4((struct in_addr){htonl(0xe0000001)});
+	broadcast = vb_address_from_ipv4((struct in_addr){htonl(0xffffffff)});
 	for (uint8_t i = 0; i < 2; i++) {
 		REQUIRE(try_address(side, &peer, i) == 0);
 		REQUIRE(try_address(side, &synthetic, i) == 0);
 		REQUIRE(try_address(side, &side->mine.gids[0], i) == 0);
 		REQUIRE(try_address(side, &side->mine.gids[1], i) == 0);
+		REQUIRE(try_address(side, &multicast, i) == 0);
 		REQUIRE(try_address(side, &none, i) == -EINVAL);
 		REQUIRE(try_address(side, &mapped_none, i) == -EINVAL);
-		REQUIRE(try_address(side, &multicast, i) == -EINVAL);
+		REQUIRE(try_address(side, &broadcast, i) == -EINVAL);
 		REQUIRE(try_address(side, &ipv6, i) == -EINVAL);
 	}
 	REQUIRE(try_address(side, &peer, 2) == -EINVAL);
