@@ -3,6 +3,10 @@
 #define _GNU_SOURCE
 #include "udp_fixture.h"
 
+#ifndef UDP_NO_CHECK6_TX
+#define UDP_NO_CHECK6_TX 101
+#endif
+
 #define SEND_ONLY vb_opcode(VB_TRANSPORT_UC, VB_OP_SEND_ONLY)
 
 static uint8_t pattern[131072];
@@ -253,31 +257,32 @@ struct raw {
 	int fd;
 	struct vb_icrc_ip ip;
 	union vb_sockaddr to;
+	socklen_t to_bytes;
 };
 
 static struct raw raw_open(const char *from, const struct host *to)
 {
-	struct raw r = {.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+	struct raw r = {.ip.src = test_address(from)};
 	union vb_sockaddr name;
-	socklen_t bytes = sizeof(name);
+	socklen_t bytes = vb_sockaddr_fill(&name, &r.ip.src, 0, 0);
 	int value = IP_PMTUDISC_DO;
 
 	r.ip.dst = to->address;
 	r.ip.dst_port = VB_ROCE_PORT;
 	r.ip.dont_fragment = true;
-	r.ip.src = test_address(from);
-	vb_sockaddr_fill(&name, &r.ip.src, 0, 0);
-	assert_int_equal(bind(r.fd, &name.any, sizeof(name.in4)), 0);
+	r.fd = socket(name.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(r.fd, &name.any, bytes), 0);
 	assert_int_equal(getsockname(r.fd, &name.any, &bytes), 0);
 	assert_true(vb_sockaddr_read(&name, &r.ip.src, &r.ip.src_port));
-	setsockopt(r.fd, IPPROTO_IP, IP_MTU_DISCOVER, &value, sizeof(value));
-	vb_sockaddr_fill(&r.to, &to->address, 0, VB_ROCE_PORT);
+	if (vb_is_ipv4(&to->address))
+		setsockopt(r.fd, IPPROTO_IP, IP_MTU_DISCOVER, &value, sizeof(value));
+	r.to_bytes = vb_sockaddr_fill(&r.to, &to->address, 0, VB_ROCE_PORT);
 	return r;
 }
 
 static void raw_send(const struct raw *r, const void *data, size_t bytes)
 {
-	assert_int_equal(sendto(r->fd, data, bytes, 0, &r->to.any, sizeof(r->to.in4)), bytes);
+	assert_int_equal(sendto(r->fd, data, bytes, 0, &r->to.any, r->to_bytes), bytes);
 }
 
 /* raw_packet - a right packet with the ICRC for an IP identification of ip_id. */
@@ -323,6 +328,28 @@ static void a_bad_icrc_is_dropped_and_counted(void **state)
 	raw_send(&r, packet, bytes);
 	host_settle(b);
 	assert_int_equal(b->packets, 1);
+	close(r.fd);
+	host_close(b);
+}
+
+/* Soft-RoCE leaves the UDP checksum of IPv6 zero, which a socket does not take by itself. */
+static void ipv6_without_a_udp_checksum_is_taken(void **state)
+{
+	struct host *b = host_open("::1");
+	struct raw r = raw_open("::1", b);
+	uint8_t packet[256];
+	size_t bytes = raw_packet(&r, packet, host_qpn(b, 1), 0);
+	int none = 1;
+
+	assert_int_equal(setsockopt(r.fd, IPPROTO_UDP, UDP_NO_CHECK6_TX, &none, sizeof(none)), 0);
+	raw_send(&r, packet, bytes);
+	host_wait(b, 1);
+	assert_memory_equal(b->payload, pattern, 100);
+	packet[bytes - 1] ^= 1;
+	raw_send(&r, packet, bytes);
+	host_settle(b);
+	assert_int_equal(b->packets, 1);
+	assert_int_equal(host_counters(b).rx_bad_icrc, 1);
 	close(r.fd);
 	host_close(b);
 }
@@ -488,6 +515,7 @@ int main(void)
 		cmocka_unit_test(traffic_class_and_hops_are_told),
 		cmocka_unit_test(a_host_reaches_itself_over_ipv6),
 		cmocka_unit_test(a_bad_icrc_is_dropped_and_counted),
+		cmocka_unit_test(ipv6_without_a_udp_checksum_is_taken),
 		cmocka_unit_test(counting_identifications_are_followed),
 		cmocka_unit_test(short_packets_are_dropped_and_counted),
 		cmocka_unit_test(garbage_is_dropped),
