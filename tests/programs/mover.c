@@ -2,17 +2,22 @@
 /*
  * mover.c - pairs of processes move checked data through every operation, at once.
  *
- *      mover [--pairs N] [--rounds N] [--seed S] [--gid INDEX] ADDRESS_A ADDRESS_B
+ *      mover [--pairs N] [OPTION...] ADDRESS_A ADDRESS_B
+ *      mover --port PORT [OPTION...]              one process, the server of a pair
+ *      mover --port PORT [OPTION...] ADDRESS      its client, perhaps on another machine
+ *      options: --rounds N, --seed S, --gid INDEX, --mtu BYTES, --tries N
  *
- * Starts N processes on host A and N on host B (the same address twice: one host). Each pair has an
- * RC, a UC and a UD queue pair, and goes through every operation with lengths and alignments that
- * are odd, in scattered pieces on both sides. What arrives is compared byte for byte with a pattern
- * that is a function of the transfer's number and the offset; bytes around it must stay as they
- * were. Prints one line a pair and "N passed, M failed"; exit status 0 when all passed.
+ * Starts N processes on host A and N on host B (the same address twice: one host), or is itself one
+ * process of a pair, which finds the other by TCP. Each pair has an RC, a UC and a UD queue pair, and
+ * goes through every operation with lengths and alignments that are odd, in scattered pieces on both
+ * sides. What arrives is compared byte for byte with a pattern that is a function of the transfer's
+ * number and the offset; bytes around it must stay as they were. Prints one line a pair and
+ * "N passed, M failed"; exit status 0 when all passed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,10 +35,16 @@
 #define PIECES 4
 #define QKEY 0x1ee7u
 #define WAIT_SECONDS 30.0
-#define TRIES                                                                                      \
-	3 /* of a UC or UD transfer: a packet may be lost while other processes come and go        \
-	   */
+#define LOST_SECONDS 2.0
+#define MOST_PAIRS 64
 #define UD_HEADER 40u
+
+struct options {
+	int pairs, rounds, gid_index, port;
+	uint32_t mtu;
+	int tries; /* of a UC or UD transfer: packets may be lost */
+	uint64_t seed;
+};
 
 enum kind { RC, UC, UD, KINDS };
 static const enum ibv_qp_type qp_types[KINDS] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
@@ -56,7 +67,7 @@ struct host {
 	struct ibv_ah *ah;
 	uint8_t *buffer;
 	struct peer_info mine, peer;
-	int gid_index;
+	const struct options *options;
 	uint64_t seed;
 };
 
@@ -138,6 +149,15 @@ static void hear(int fd, void *data, size_t size)
 	MUST(recv(fd, data, size, MSG_WAITALL) == (ssize_t)size, "control receive");
 }
 
+static enum ibv_mtu path_mtu(uint32_t bytes)
+{
+	enum ibv_mtu mtu = IBV_MTU_256;
+
+	while (mtu < IBV_MTU_4096 && 128u << mtu < bytes)
+		mtu++;
+	return mtu;
+}
+
 static void to_rts(struct host *host, enum kind kind)
 {
 	struct ibv_qp_attr attr = {
@@ -161,7 +181,7 @@ static void to_rts(struct host *host, enum kind kind)
 	     "to INIT");
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_1024,
+		.path_mtu = path_mtu(host->options->mtu),
 		.dest_qp_num = host->peer.qpn[kind],
 		.rq_psn = host->peer.psn,
 		.max_dest_rd_atomic = 4,
@@ -169,7 +189,7 @@ static void to_rts(struct host *host, enum kind kind)
 		.ah_attr = {.is_global = 1,
 			    .port_num = 1,
 			    .grh = {.dgid = host->peer.gid,
-				    .sgid_index = (uint8_t)host->gid_index,
+				    .sgid_index = (uint8_t)host->options->gid_index,
 				    .hop_limit = 64}},
 	};
 	MUST(ibv_modify_qp(qp, &attr, IBV_QP_STATE | connected | rtr) == 0, "to RTR");
@@ -206,7 +226,8 @@ static void open_host(struct host *host)
 	host->mine.addr = (uintptr_t)host->buffer;
 	host->mine.rkey = host->mr->rkey;
 	host->mine.psn = (uint32_t)(host->seed * 2654435761u) & 0xffffff;
-	MUST(ibv_query_gid(host->context, 1, host->gid_index, &host->mine.gid) == 0, "gid");
+	MUST(ibv_query_gid(host->context, 1, host->options->gid_index, &host->mine.gid) == 0,
+	     "gid");
 	for (enum kind k = RC; k < KINDS; k++) {
 		struct ibv_qp_init_attr init = {
 			.send_cq = host->cq,
@@ -308,7 +329,7 @@ static bool serve_receive(struct host *host, const struct transfer *t)
 	struct ibv_wc wc;
 	bool imm = t->opcode != IBV_WR_SEND;
 
-	if (!wait_for(host, t->kind == RC ? WAIT_SECONDS : 2.0, &wc))
+	if (!wait_for(host, t->kind == RC ? WAIT_SECONDS : LOST_SECONDS, &wc))
 		return false;
 	MUST(wc.wr_id == t->number, "wrong receive completed");
 	MUST(wc.qp_num == host->qp[t->kind]->qp_num, "completion of another QP");
@@ -326,7 +347,7 @@ static bool serve_receive(struct host *host, const struct transfer *t)
 static bool watch_memory(const struct host *host, const struct transfer *t, const uint8_t *at)
 {
 	const volatile uint8_t *bytes = at;
-	const double until = seconds() + 2.0;
+	const double until = seconds() + LOST_SECONDS;
 	uint32_t seen = 0;
 
 	while (seen < t->length && seconds() < until)
@@ -359,7 +380,7 @@ static bool serve_transfer(struct host *host, const struct transfer *t)
 		post_receive(host, t);
 	tell(host->control, "p", 1);
 	for (int try = 1; !has_arrived(host, t, at); try++) {
-		if (t->kind == RC || try == TRIES)
+		if (t->kind == RC || try == host->options->tries)
 			return false;
 		tell(host->control, "r", 1); /* lost: once more, into the same receive */
 	}
@@ -483,19 +504,19 @@ static uint32_t alignment(uint32_t number)
 	return number * 2654435761u >> 28;
 }
 
-static int drive(struct host *host, int rounds)
+static int drive(struct host *host)
 {
 	struct transfer t = {0};
 	uint32_t failed = 0;
 
 	open_host(host);
-	for (int round = 0; round < rounds; round++)
+	for (int round = 0; round < host->options->rounds; round++)
 		for (size_t s = 0; s < sizeof(steps) / sizeof(steps[0]); s++)
 			for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++) {
 				bool atomic = steps[s].opcode >= IBV_WR_ATOMIC_CMP_AND_SWP;
 
 				/* UC has no flow control: what fits into any socket buffer. */
-				if ((steps[s].kind == UD && lengths[l] > 1024) ||
+				if ((steps[s].kind == UD && lengths[l] > host->options->mtu) ||
 				    (atomic && l > 2) ||
 				    (steps[s].kind == UC && lengths[l] > 65537))
 					continue;
@@ -520,10 +541,11 @@ static int drive(struct host *host, int rounds)
 
 /* --- starting ---------------------------------------------------------------------------- */
 
-static pid_t start(const char *address, int control, int unused, uint64_t seed, int gid_index,
-		   int rounds)
+static pid_t start(const char *address, int control, int unused, const struct options *options,
+		   int pair, int (*part)(struct host *))
 {
-	struct host host = {.control = control, .seed = seed, .gid_index = gid_index};
+	struct host host = {
+		.control = control, .seed = options->seed + (uint64_t)pair, .options = options};
 	pid_t pid;
 
 	fflush(NULL);
@@ -533,49 +555,89 @@ static pid_t start(const char *address, int control, int unused, uint64_t seed, 
 		return pid;
 	close(unused);
 	setenv("VERBENA_ADDR", address, 1);
-	exit(rounds > 0 ? drive(&host, rounds) : serve(&host));
+	exit(part(&host));
 }
 
-int main(int argc, char **argv)
+static int run_pairs(const struct options *options, char **addresses)
 {
-	int pairs = 4, rounds = 1, gid_index = 1, failed = 0;
-	uint64_t seed = 1;
-	pid_t pids[2 * 64];
+	int failed = 0;
+	pid_t pids[2 * MOST_PAIRS];
 
-	for (; argc > 2 && argv[1][0] == '-'; argv += 2, argc -= 2) {
-		if (strcmp(argv[1], "--pairs") == 0)
-			pairs = atoi(argv[2]);
-		else if (strcmp(argv[1], "--rounds") == 0)
-			rounds = atoi(argv[2]);
-		else if (strcmp(argv[1], "--seed") == 0)
-			seed = strtoull(argv[2], NULL, 0);
-		else if (strcmp(argv[1], "--gid") == 0)
-			gid_index = atoi(argv[2]);
-	}
-	if (argc != 3 || pairs < 1 || pairs > 64 || rounds < 1) {
-		fprintf(stderr,
-			"usage: mover [--pairs 1..64] [--rounds N] [--seed S] [--gid INDEX] "
-			"ADDRESS_A ADDRESS_B\n");
-		return 2;
-	}
-	for (int i = 0; i < pairs; i++) {
+	for (int i = 0; i < options->pairs; i++) {
 		int control[2];
 
 		MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) == 0,
 		     "socketpair");
-		pids[2 * i] =
-			start(argv[1], control[0], control[1], seed + (uint64_t)i, gid_index, 0);
-		pids[2 * i + 1] = start(argv[2], control[1], control[0], seed + (uint64_t)i,
-					gid_index, rounds);
+		pids[2 * i] = start(addresses[0], control[0], control[1], options, i, serve);
+		pids[2 * i + 1] = start(addresses[1], control[1], control[0], options, i, drive);
 		close(control[0]);
 		close(control[1]);
 	}
-	for (int i = 0; i < 2 * pairs; i++) {
+	for (int i = 0; i < 2 * options->pairs; i++) {
 		int status;
 
 		MUST(waitpid(pids[i], &status, 0) == pids[i], "wait");
 		failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 	}
-	printf("%d passed, %d failed\n", 2 * pairs - failed, failed);
+	printf("%d passed, %d failed\n", 2 * options->pairs - failed, failed);
 	return failed != 0;
+}
+
+/* run_one - one process of a pair; with an address its client. */
+static int run_one(const struct options *options, const char *address)
+{
+	struct host host = {.seed = options->seed, .options = options};
+	struct sockaddr_in name = {.sin_family = AF_INET,
+				   .sin_port = htons((uint16_t)options->port)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	MUST(fd >= 0, "socket");
+	if (address) {
+		MUST(inet_pton(AF_INET, address, &name.sin_addr) == 1, "address");
+		MUST(connect(fd, (struct sockaddr *)&name, sizeof(name)) == 0, "connect");
+		host.control = fd;
+	} else {
+		MUST(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) == 0,
+		     "reuse");
+		MUST(bind(fd, (struct sockaddr *)&name, sizeof(name)) == 0, "bind");
+		MUST(listen(fd, 1) == 0, "listen");
+		host.control = accept(fd, NULL, NULL);
+		MUST(host.control >= 0, "accept");
+	}
+	MUST(setsockopt(host.control, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) == 0,
+	     "TCP_NODELAY");
+	return address ? drive(&host) : serve(&host);
+}
+
+static const char usage[] = "usage: mover [--pairs 1..64] [--rounds N] [--seed S] [--gid INDEX] "
+			    "[--mtu BYTES] [--tries N] ADDRESS_A ADDRESS_B\n"
+			    "       mover --port PORT [OPTION...] [ADDRESS]\n";
+
+int main(int argc, char **argv)
+{
+	struct options o = {
+		.pairs = 4, .rounds = 1, .gid_index = 1, .mtu = 1024, .tries = 3, .seed = 1};
+
+	for (; argc > 2 && argv[1][0] == '-'; argv += 2, argc -= 2) {
+		if (strcmp(argv[1], "--pairs") == 0)
+			o.pairs = atoi(argv[2]);
+		else if (strcmp(argv[1], "--rounds") == 0)
+			o.rounds = atoi(argv[2]);
+		else if (strcmp(argv[1], "--seed") == 0)
+			o.seed = strtoull(argv[2], NULL, 0);
+		else if (strcmp(argv[1], "--gid") == 0)
+			o.gid_index = atoi(argv[2]);
+		else if (strcmp(argv[1], "--mtu") == 0)
+			o.mtu = (uint32_t)atoi(argv[2]);
+		else if (strcmp(argv[1], "--tries") == 0)
+			o.tries = atoi(argv[2]);
+		else if (strcmp(argv[1], "--port") == 0)
+			o.port = atoi(argv[2]);
+	}
+	if (o.pairs < 1 || o.pairs > MOST_PAIRS || o.rounds < 1 ||
+	    (o.port ? argc > 2 : argc != 3)) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	return o.port ? run_one(&o, argc == 2 ? argv[1] : NULL) : run_pairs(&o, argv + 1);
 }
