@@ -43,6 +43,7 @@ enum vb_event_type { /* numerically equal to enum ibv_event_type */
 		     VB_EVENT_SQ_DRAINED = 5,
 		     VB_EVENT_DEVICE_FATAL = 8,
 		     VB_EVENT_PORT_ACTIVE = 9,
+		     VB_EVENT_PORT_ERR = 10,
 		     VB_EVENT_SRQ_ERR = 14,
 		     VB_EVENT_SRQ_LIMIT_REACHED = 15,
 		     VB_EVENT_QP_LAST_WQE_REACHED = 16,

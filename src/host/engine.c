@@ -49,8 +49,6 @@ bool vb_engine_enter(struct vb_engine *engine)
 	if (!vb_engine_lock(engine))
 		return false;
 	vb_engine_refresh(engine);
-	if (__builtin_expect(!engine->thread.started && !engine->thread.failed, 0))
-		vb_thread_start(engine);
 	return true;
 }
 
@@ -167,13 +165,16 @@ static int create(struct vb_device *device, struct vb_engine **out)
 	rc = open_nic(engine);
 	if (rc)
 		goto err_carriers;
+	vb_port_open(engine);
 	what = "descriptors";
 	rc = vb_thread_init(engine);
 	if (rc)
-		goto err_nic;
+		goto err_port;
+	vb_thread_start(engine);
 	*out = engine;
 	return 0;
-err_nic:
+err_port:
+	vb_port_close(engine);
 	vb_nic_destroy(engine->nic);
 err_carriers:
 	close_carriers(engine);
@@ -215,6 +216,7 @@ static void destroy(struct vb_engine *engine)
 {
 	vb_thread_stop(engine);
 	vb_thread_finish(engine);
+	vb_port_close(engine);
 	close_carriers(engine);
 	vb_nic_destroy(engine->nic);
 	vb_registry_leave(engine->registry);

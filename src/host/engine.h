@@ -7,6 +7,7 @@
  *   pump.c     packets in, the core's turn, packets out; polling
  *   thread.c   the background thread
  *   region.c   memory regions: check, register, publish, withdraw
+ *   port.c     whether the interface is up
  *   fork.c     fork and exit
  *
  *      program's threads --- enter/leave, poll_cq ---+
@@ -44,7 +45,7 @@ enum vb_thread_state {
 
 struct vb_thread {
 	pthread_t handle;
-	bool started, failed;
+	bool started;
 	bool armed; /* the carriers were armed and not yet disarmed */
 	int epoll_fd, wake_fd;
 	atomic_bool stop;
@@ -52,6 +53,11 @@ struct vb_thread {
 	atomic_bool wanted;	     /* the program is going to wait: do not park */
 	_Atomic int state;	     /* enum vb_thread_state */
 	_Atomic uint64_t wake_at_ns; /* while BLOCKED */
+};
+
+struct vb_port {
+	int fd; /* rtnetlink's notices about the interface; -1: not to be had */
+	enum vb_port_state state;
 };
 
 struct vb_engine {
@@ -75,6 +81,7 @@ struct vb_engine {
 	unsigned int random_left;
 
 	struct vb_thread thread;
+	struct vb_port port;
 
 	alignas(64) struct vb_lock lock;
 	bool now_is_fresh;    /* nic->now_ns is this entry's */
@@ -128,7 +135,7 @@ void vb_engine_run(struct vb_engine *engine, bool look_at_udp);
 
 /* --- thread.c ---------------------------------------------------------------------------- */
 int vb_thread_init(struct vb_engine *engine) VB_MUST_USE;
-/* vb_thread_start - inside, once: on failure the engine lives by the program's calls alone. */
+/* vb_thread_start - once; when it fails the engine lives by the program's calls alone. */
 void vb_thread_start(struct vb_engine *engine);
 /* vb_thread_stop - outside; waits for its end. */
 void vb_thread_stop(struct vb_engine *engine);
@@ -149,6 +156,18 @@ static inline void vb_thread_notice(struct vb_engine *engine)
 		vb_thread_wake(engine);
 	}
 }
+
+/* --- port.c ------------------------------------------------------------------------------ */
+/* vb_port_open - before the thread starts. Without a socket the port counts as up. */
+void vb_port_open(struct vb_engine *engine);
+/* vb_port_close - also in a forked child, for its copy. */
+void vb_port_close(struct vb_engine *engine);
+/* vb_port_look - inside: takes a bounded number of notices and raises events. One system call when
+ * there is none. */
+void vb_port_look(struct vb_engine *engine);
+/* vb_port_read - what a datagram of rtnetlink's says about the interface; *state stays when it says
+ * nothing. */
+void vb_port_read(const uint8_t *bytes, size_t length, uint32_t ifindex, enum vb_port_state *state);
 
 /* --- fork.c ------------------------------------------------------------------------------ */
 void vb_fork_prepare_once(void);

@@ -43,6 +43,7 @@ static void drop(struct vb_engine *engine)
 {
 	atomic_store(&engine->life, VB_IN_CHILD);
 	vb_thread_finish(engine);
+	vb_port_close(engine);
 	vb_udp_drop_in_child(engine->udp);
 	if (engine->local)
 		vb_local_drop_in_child(engine->local);

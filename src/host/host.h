@@ -7,7 +7,8 @@
  * core (vb_qp, vb_cq, ...) of an engine are used between vb_engine_enter() and vb_engine_leave().
  *
  * Two pumps drive the engine: whoever is inside calls vb_engine_pump(); when the program does not
- * call, the background thread does. It is started lazily and sleeps when there is nothing to do.
+ * call, the background thread does. It starts with the engine and sleeps when there is nothing to
+ * do.
  */
 #ifndef VB_HOST_HOST_H
 #define VB_HOST_HOST_H
@@ -75,6 +76,15 @@ VB_SHARED uint64_t vb_engine_now(void);
  * made the engine (nothing may be done with it; leave need not be called). */
 VB_SHARED bool vb_engine_enter(struct vb_engine *engine);
 VB_SHARED void vb_engine_leave(struct vb_engine *engine);
+enum vb_port_state {
+	VB_PORT_DISABLED, /* the interface is down, or gone */
+	VB_PORT_POLLING,  /* it is up and has no carrier */
+	VB_PORT_UP,
+};
+/* vb_engine_port - outside: the port's state now; DISABLED in a forked child. Events that are due
+ * are raised before it returns. */
+VB_SHARED enum vb_port_state vb_engine_port(struct vb_engine *engine);
+
 /* vb_engine_pump - inside: takes what arrived, runs the NIC, sends. Bounded. */
 VB_SHARED void vb_engine_pump(struct vb_engine *engine);
 /* vb_engine_wake_thread - inside: the program is going to wait (armed a CQ, blocks in get_event):

@@ -26,6 +26,8 @@
  * thread looks up every few milliseconds for a while after the last traffic: an ACK timer runs
  * for VB_ACK_TIMEOUT_MIN_NS at least, so the next look comes before it. With no traffic it sleeps
  * for ever.
+ *
+ * It watches the interface too (port.c): whenever it sleeps, and between its turns now and then.
  */
 #define _GNU_SOURCE /* ppoll */
 #include <errno.h>
@@ -56,6 +58,7 @@
 #define SHUN_BLOCKS 64 /* without lingering after a yield that took too long */
 #define LOOK_UP_NS (4ull * 1000 * 1000)
 #define RECENT_NS (100ull * 1000 * 1000)
+#define PORT_NS (10ull * 1000 * 1000) /* between looks at the port without a sleep */
 
 /* What the thread remembers between its looks. */
 struct memory {
@@ -67,6 +70,7 @@ struct memory {
 	uint32_t udp_looks;
 	uint64_t traffic;
 	uint64_t active_ns; /* when traffic last moved */
+	uint64_t port_ns;   /* the next look at the port; 0: it has something to say */
 };
 
 static struct timespec span(uint64_t ns)
@@ -145,10 +149,23 @@ static void look_for_strays(struct vb_engine *engine, struct memory *memory)
 	memory->udp_looks = looks;
 }
 
+/* While the program polls. Where the lock is not to be had, the next park ends at once. */
+static void hear_the_port(struct vb_engine *engine)
+{
+	if (!try_lock(engine))
+		return;
+	if (!is_over(engine))
+		vb_port_look(engine);
+	vb_lock_give(&engine->lock);
+}
+
 static void park(struct vb_engine *engine, struct memory *memory)
 {
 	struct vb_thread *thread = &engine->thread;
-	struct pollfd wake = {.fd = thread->wake_fd, .events = POLLIN};
+	struct pollfd fds[] = {
+		{.fd = thread->wake_fd, .events = POLLIN},
+		{.fd = engine->port.fd, .events = POLLIN},
+	};
 	struct timespec time = span(memory->park_ns);
 	int ready;
 
@@ -158,12 +175,14 @@ static void park(struct vb_engine *engine, struct memory *memory)
 		atomic_store(&thread->state, VB_THREAD_AWAKE);
 		return;
 	}
-	ready = ppoll(&wake, 1, &time, NULL);
+	ready = ppoll(fds, VB_ARRAY_SIZE(fds), &time, NULL);
 	atomic_store(&thread->state, VB_THREAD_AWAKE);
 	memory->parked = true;
-	if (ready > 0)
+	if (fds[0].revents)
 		drain(thread);
-	else if (memory->park_ns == PARK_LONGEST_NS)
+	if (fds[1].revents)
+		hear_the_port(engine);
+	if (ready <= 0 && memory->park_ns == PARK_LONGEST_NS)
 		look_for_strays(engine, memory);
 	memory->park_ns = VB_MIN(memory->park_ns * 2, PARK_LONGEST_NS);
 }
@@ -225,6 +244,10 @@ static enum turn run(struct vb_engine *engine, struct memory *memory)
 	disarm(engine);
 	engine->now_is_fresh = false;
 	vb_engine_run(engine, true);
+	if (engine->nic->now_ns >= memory->port_ns) {
+		vb_port_look(engine);
+		memory->port_ns = engine->nic->now_ns + PORT_NS;
+	}
 	found = traffic_of(engine) != before;
 	if (found)
 		memory->park_ns = PARK_FIRST_NS;
@@ -295,16 +318,19 @@ static int wait_until(int epoll_fd, struct epoll_event *events, int room, uint64
 			  until == VB_NEVER ? -1 : (int)VB_MIN(left / 1000000u + 1, 1000000u));
 }
 
-static void block(struct vb_engine *engine)
+static void block(struct vb_engine *engine, struct memory *memory)
 {
 	struct vb_thread *thread = &engine->thread;
-	struct epoll_event events[3];
-	int got = wait_until(thread->epoll_fd, events, 3, atomic_load(&thread->wake_at_ns));
+	struct epoll_event events[4];
+	int got = wait_until(thread->epoll_fd, events, VB_ARRAY_SIZE(events),
+			     atomic_load(&thread->wake_at_ns));
 
 	atomic_store(&thread->state, VB_THREAD_AWAKE);
 	for (int i = 0; i < got; i++)
 		if (events[i].data.fd == thread->wake_fd)
 			drain(thread);
+		else if (events[i].data.fd == engine->port.fd)
+			memory->port_ns = 0;
 }
 
 /* sched_setattr(2), first version. The C library of Debian 12 does not declare it, and the kernel's
@@ -350,7 +376,7 @@ static void *thread_main(void *arg)
 			yield(&memory);
 			break;
 		case TURN_BLOCK:
-			block(engine);
+			block(engine, &memory);
 			break;
 		}
 	}
@@ -382,6 +408,8 @@ int vb_thread_init(struct vb_engine *engine)
 		rc = watch(thread, engine->udp->fd);
 	if (rc == 0 && engine->local)
 		rc = watch(thread, engine->local->fd);
+	if (rc == 0 && engine->port.fd >= 0)
+		rc = watch(thread, engine->port.fd);
 	if (rc == 0)
 		return 0;
 	close(thread->wake_fd);
@@ -406,7 +434,6 @@ void vb_thread_start(struct vb_engine *engine)
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	thread->started = rc == 0;
-	thread->failed = rc != 0;
 	if (rc)
 		fprintf(stderr,
 			"verbena: no background thread (%s): data moves only while the "

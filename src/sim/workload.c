@@ -610,6 +610,7 @@ static void on_event(void *env, struct vb_node *node, const struct vb_event *eve
 		break;
 	case VB_EVENT_COMM_EST:
 	case VB_EVENT_PORT_ACTIVE:
+	case VB_EVENT_PORT_ERR:
 	case VB_EVENT_SRQ_LIMIT_REACHED:
 		break;
 	case VB_EVENT_CQ_ERR:

@@ -57,6 +57,16 @@ static void raise_cq(struct vb_cq *core)
 		vb_event_raise(&cq->object.context->async, &cq->overrun.source);
 }
 
+static struct vb_event_source *device_source(struct vb_face_context *context,
+					     enum vb_event_type type)
+{
+	if (type == VB_EVENT_PORT_ACTIVE)
+		return &context->port_active.source;
+	if (type == VB_EVENT_PORT_ERR)
+		return &context->port_error.source;
+	return &context->device_fatal.source;
+}
+
 static void raise_device(struct vb_engine *engine, enum vb_event_type type)
 {
 	struct vb_list *link, *tmp;
@@ -66,11 +76,8 @@ static void raise_device(struct vb_engine *engine, enum vb_event_type type)
 	{
 		struct vb_face_context *context = vb_list_entry(link, struct vb_face_context, link);
 
-		if (context->engine != engine)
-			continue;
-		vb_event_raise(&context->async, type == VB_EVENT_DEVICE_FATAL
-							? &context->device_fatal.source
-							: &context->port_active.source);
+		if (context->engine == engine)
+			vb_event_raise(&context->async, device_source(context, type));
 	}
 	pthread_mutex_unlock(&contexts_lock);
 }
@@ -105,6 +112,7 @@ static void on_event(struct vb_engine *engine, const struct vb_event *event)
 		break;
 	case VB_EVENT_DEVICE_FATAL:
 	case VB_EVENT_PORT_ACTIVE:
+	case VB_EVENT_PORT_ERR:
 		raise_device(engine, event->type);
 		break;
 	}

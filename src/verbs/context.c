@@ -100,6 +100,8 @@ static struct vb_face_context *make_context(struct ibv_device *device)
 	vb_face_async_init(&context->device_fatal, IBV_EVENT_DEVICE_FATAL);
 	vb_face_async_init(&context->port_active, IBV_EVENT_PORT_ACTIVE);
 	context->port_active.event.element.port_num = VB_PORT;
+	vb_face_async_init(&context->port_error, IBV_EVENT_PORT_ERR);
+	context->port_error.event.element.port_num = VB_PORT;
 	fill_tables(&context->verbs);
 	context->verbs.context.device = device;
 	context->verbs.context.async_fd = context->async.fd;

@@ -71,7 +71,7 @@ struct vb_face_context {
 	struct vb_list objects[VB_FACE_KINDS];
 	unsigned int references; /* the program's, and one for each object */
 	struct vb_event_queue async;
-	struct vb_async_source device_fatal, port_active;
+	struct vb_async_source device_fatal, port_active, port_error;
 	struct verbs_context verbs; /* last: it ends with the public ibv_context */
 };
 

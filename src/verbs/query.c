@@ -19,6 +19,9 @@
 	 IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |    \
 	 IBV_DEVICE_SRQ_RESIZE)
 
+/* PortPhysicalState of PortInfo, IBTA 14.2.5.6 */
+#define VB_PHYS_POLLING 2
+#define VB_PHYS_DISABLED 3
 #define VB_PHYS_LINK_UP 5
 #define VB_WIDTH_4X 2
 #define VB_SPEED_25_GBPS 32 /* EDR, a lane */
@@ -108,12 +111,24 @@ static enum ibv_mtu mtu_code(uint32_t bytes)
 	return bytes >= 512 ? IBV_MTU_512 : IBV_MTU_256;
 }
 
+static uint8_t physical_state(enum vb_port_state state)
+{
+	switch (state) {
+	case VB_PORT_UP:
+		return VB_PHYS_LINK_UP;
+	case VB_PORT_POLLING:
+		return VB_PHYS_POLLING;
+	case VB_PORT_DISABLED:
+		break;
+	}
+	return VB_PHYS_DISABLED;
+}
+
 int vb_face_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
 		       size_t size)
 {
 	const struct vb_device *host = vb_face_host_device(context);
 	struct ibv_port_attr all = {
-		.state = IBV_PORT_ACTIVE,
 		.max_mtu = IBV_MTU_4096,
 		.active_mtu = mtu_code(host->active_path_mtu),
 		.gid_tbl_len = VB_MAX_GIDS,
@@ -123,13 +138,18 @@ int vb_face_query_port(struct ibv_context *context, uint8_t port, struct ibv_por
 		.max_vl_num = 1,
 		.active_width = VB_WIDTH_4X,
 		.active_speed = VB_SPEED_25_GBPS,
-		.phys_state = VB_PHYS_LINK_UP,
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
 		.flags = IBV_QPF_GRH_REQUIRED,
 	};
 
+	struct vb_engine *engine = vb_face_context(context)->engine;
+	enum vb_port_state state;
+
 	if (port != VB_PORT)
 		return EINVAL;
+	state = engine ? vb_engine_port(engine) : VB_PORT_DISABLED; /* none once closed */
+	all.state = state == VB_PORT_UP ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+	all.phys_state = physical_state(state);
 	memset(attr, 0, size);
 	memcpy(attr, &all, VB_MIN(size, sizeof(all)));
 	return 0;
