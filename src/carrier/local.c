@@ -2,13 +2,16 @@
 /*
  * local.c - the carrier between the processes of one host, and within one: its life and its ops.
  *
- * A packet's destination is the slot in its QPN. Sending copies it into the ring to that slot and
- * rings a doorbell; polling looks at one word and, when it is not zero, at the rings that it names.
- * There is no batch: flush has nothing to do. local_private.h shows the shared memory, local_ring.c
- * the frames.
+ * A packet's destination is the slot in its QPN; of a packet to QP 1, the process to which its MAD
+ * belongs (mad_route.h), and ourselves where it belongs to nobody. Sending copies it into the ring
+ * to that slot and rings a doorbell; polling looks at one word and, when it is not zero, at the
+ * rings that it names. There is no batch: flush has nothing to do. local_private.h shows the shared
+ * memory, local_ring.c the frames.
  */
 #define _GNU_SOURCE
 #include "carrier/local_private.h"
+#include "carrier/mad_route.h"
+#include "wire/mad.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,6 +30,24 @@ static struct vb_local *to_local(struct vb_carrier *carrier)
 	return vb_container_of(carrier, struct vb_local, base);
 }
 
+/* Where a MAD goes. One that belongs to nobody alive is answered by ourselves, as it would be by
+ * any process that gets it. */
+static unsigned int gsi_slot(struct vb_local *local, const struct vb_tx *tx)
+{
+	uint8_t mad[VB_MAD_BYTES];
+	size_t have = 0;
+	uint16_t slot;
+
+	for (int i = 0; i < tx->payload_parts && have < sizeof(mad); i++) {
+		size_t n = VB_MIN(tx->payload[i].iov_len, sizeof(mad) - have);
+
+		memcpy(mad + have, tx->payload[i].iov_base, n);
+		have += n;
+	}
+	slot = vb_mad_route(local->registry, mad, have);
+	return slot && vb_registry_is_alive(local->registry, slot) ? slot : local->slot;
+}
+
 static int local_tx(struct vb_carrier *carrier, const struct vb_path *path, const struct vb_tx *tx)
 {
 	struct vb_local *local = to_local(carrier);
@@ -35,6 +56,8 @@ static int local_tx(struct vb_carrier *carrier, const struct vb_path *path, cons
 	int r;
 
 	(void)path;
+	if (tx->headers->qpn == VB_GSI_QPN)
+		slot = gsi_slot(local, tx);
 	if (slot == 0 || slot >= VB_REGISTRY_SLOTS)
 		return -EHOSTUNREACH;
 	peer = vb_local_peer(local, slot);

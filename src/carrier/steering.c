@@ -15,9 +15,10 @@
 #include <unistd.h>
 
 #include "carrier/udp_address.h"
+#include "wire/cm_message.h"
 #include "wire/packet.h"
 
-#define PROGRAM_MAX (8u + 2u * VB_REGISTRY_SLOTS)
+#define PROGRAM_MAX (32u + 2u * VB_REGISTRY_SLOTS)
 #define PROBES_AT_ONCE 64u
 #define PROBES_BEYOND 4u /* indices past the table: there may be sockets that it missed */
 #define PROBE_MARK 12u	 /* offset of the round's number in a probe, behind the BTH */
@@ -160,21 +161,53 @@ static int index_of(const struct vb_registry_port *port, uint16_t slot)
 
 /* --- the program ------------------------------------------------------------------------- */
 
+/* Leaves the slot in the accumulator, or answers at once. The program sees the UDP payload, in
+ * which a MAD begins behind BTH and DETH. Where a packet is too short, index 0 gets it. */
+#define MAD_AT 20u
+#define ID_SLOT_SHIFT 23 /* of a communication ID, and of the upper half of a transaction ID */
+
+static const struct sock_filter find_slot[] = {
+	/* bytes 4 to 7 are the word with the destination QPN */
+	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4),
+	BPF_STMT(BPF_ALU | BPF_AND | BPF_K, VB_QPN_MASK),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, VB_GSI_QPN, 5, 0),
+	BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, VB_PROBE_QPN, 0, 2),
+	/* a probe: the index itself */
+	BPF_STMT(BPF_ALU | BPF_AND | BPF_K, (1u << VB_SLOT_SHIFT) - 1),
+	BPF_STMT(BPF_RET | BPF_A, 0),
+	BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_SLOT_SHIFT),
+	BPF_STMT(BPF_JMP | BPF_JA, 16),
+	/* QP 1: of class CM ... */
+	BPF_STMT(BPF_LD | BPF_B | BPF_ABS, MAD_AT + 1),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, VB_MAD_CM, 5, 0),
+	/* ... or of another, if it is a response: its transaction ID */
+	BPF_STMT(BPF_LD | BPF_B | BPF_ABS, MAD_AT + 3),
+	BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, VB_MAD_RESPONSE_BIT, 1, 0),
+	BPF_STMT(BPF_RET | BPF_K, 0),
+	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, MAD_AT + 8),
+	BPF_STMT(BPF_JMP | BPF_JA, 8),
+	/* REQ and SIDR_REQ name a port, of which the program knows nothing: index 0 */
+	BPF_STMT(BPF_LD | BPF_H | BPF_ABS, MAD_AT + 16),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, VB_CM_ATTR_REQ, 4, 0),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, VB_CM_ATTR_SIDR_REQ, 3, 0),
+	/* SIDR_REP: the request ID; others: the communication ID that they answer */
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, VB_CM_ATTR_SIDR_REP, 3, 0),
+	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, MAD_AT + 28),
+	BPF_STMT(BPF_JMP | BPF_JA, 2),
+	BPF_STMT(BPF_RET | BPF_K, 0),
+	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, MAD_AT + 24),
+	BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, ID_SLOT_SHIFT),
+};
+
 int vb_steering_attach(const struct vb_steering_group *g)
 {
 	struct sock_filter code[PROGRAM_MAX];
 	struct sock_fprog program = {.filter = code};
 	uint32_t count = port_count(g->port);
-	unsigned short n = 0;
+	unsigned short n = VB_ARRAY_SIZE(find_slot);
 
-	/* The program sees the UDP payload: bytes 4 to 7 are the word with the destination QPN. */
-	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4);
-	code[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, VB_QPN_MASK);
-	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, VB_PROBE_QPN, 0, 2);
-	code[n++] =
-		(struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, (1u << VB_SLOT_SHIFT) - 1);
-	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_A, 0);
-	code[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_SLOT_SHIFT);
+	_Static_assert(PROGRAM_MAX >= VB_ARRAY_SIZE(find_slot) + 2 * VB_REGISTRY_SLOTS + 1, "room");
+	memcpy(code, find_slot, sizeof(find_slot));
 	for (uint32_t i = 0; i < count; i++) {
 		if (g->port->slot[i] == 0)
 			continue;

@@ -12,6 +12,9 @@
  *      a known slot    the index that the table in the registry gives
  *      anything else   index 0
  *
+ * A MAD for QP 1 that answers somebody names the slot too, as mad_route.h has it: the table then
+ * holds for that. A request goes to index 0, whose process hands it on (udp_stray.c).
+ *
  * The kernel's array: who binds goes to the end; when a member closes or dies, the LAST one moves
  * into the hole. The table follows the same rule. It can be wrong for a moment (two died and we saw
  * them in the other order; a forked child still holds a dead one's socket), so that every change is

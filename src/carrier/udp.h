@@ -44,8 +44,9 @@ struct vb_udp_counters {
 	uint64_t rx_short;	/* no room for a BTH and the ICRC, or longer than any datagram */
 	uint64_t rx_strays;	/* for another process of this host: handed on where it lives */
 	uint64_t rx_handed;	/* taken from another process that it had reached: delivered */
+	uint64_t rx_mads_on;	/* for QP 1 and another process of this host: handed on to it */
 	uint64_t rx_unclaimed;	/* strays that could not be handed on, or that nobody may hand us */
-	uint64_t rx_management; /* for QP 0 and 1 */
+	uint64_t rx_management; /* for QP 0 */
 	uint64_t rx_multicast; /* to QP 0xffffff of a unicast address, or to another of a group */
 	uint64_t rx_overflows; /* dropped by the kernel: the receive buffer was full */
 	uint64_t rx_solved_id; /* delivered, but the IP identification had to be solved for */

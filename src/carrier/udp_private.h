@@ -211,6 +211,10 @@ int vb_udp_stray_open(struct vb_udp *udp) VB_MUST_USE;
 /* vb_udp_stray_hand_on - to the process that has the slot in the packet's QPN. */
 void vb_udp_stray_hand_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
 			  const uint8_t *packet, uint32_t bytes, uint16_t slot);
+/* vb_udp_stray_hand_mad_on - the same for a packet to QP 1, which may reach any process by right.
+ */
+void vb_udp_stray_hand_mad_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
+			      const uint8_t *packet, uint32_t bytes, uint16_t slot);
 /* vb_udp_stray_poll - takes up to budget packets that others handed to us; returns how many it
  * looked at and adds those that it delivered. */
 int vb_udp_stray_poll(struct vb_udp *udp, int budget, int *delivered);

@@ -8,7 +8,8 @@
  *      length      room for a BTH and the ICRC
  *      probe       steering.c's own small packets (a random number makes them known)
  *      ICRC        with the identification that is expected, else solved for (IPv4)
- *      QPN         0xffffff: to a group's socket and only there; another slot: a stray
+ *      QPN         0xffffff: to a group's socket and only there; another slot: a stray; QP 1: whose
+ *                  it is stands in the MAD (mad_route.h)
  *      deliver
  *
  * The identification of an IP packet is not shown to a UDP socket although the ICRC covers it. What
@@ -24,7 +25,9 @@
 #include <netinet/udp.h>
 #include <stdlib.h>
 
+#include "carrier/mad_route.h"
 #include "carrier/udp_private.h"
+#include "wire/mad.h"
 
 #ifndef UDP_GRO
 #define UDP_GRO 104
@@ -172,6 +175,36 @@ static void deliver(struct vb_udp *udp, const struct vb_udp_rx_train *t, const u
 	udp->carrier.deliver(udp->carrier.env, &rx);
 }
 
+/* The MAD of a UD SEND, behind BTH and DETH. A process that is gone leaves its MADs to whoever gets
+ * them, who says so to the peer. */
+#define MAD_AT 20u
+
+static uint16_t gsi_slot(struct vb_udp *udp, const uint8_t *packet, uint32_t bytes)
+{
+	uint16_t own = udp->registry->slot, slot = 0;
+
+	if (packet[0] == vb_opcode(VB_TRANSPORT_UD, VB_OP_SEND_ONLY) &&
+	    bytes > MAD_AT + VB_ICRC_BYTES)
+		slot = vb_mad_route(udp->registry, packet + MAD_AT, bytes - MAD_AT - VB_ICRC_BYTES);
+	if (slot == 0 || !vb_registry_is_alive(udp->registry, slot))
+		return own;
+	return slot;
+}
+
+/* take_mad - the same for a packet to QP 1. */
+static int take_mad(struct vb_udp *udp, const struct vb_udp_rx_train *t, const uint8_t *packet,
+		    uint32_t bytes)
+{
+	uint16_t slot = gsi_slot(udp, packet, bytes);
+
+	if (slot != udp->registry->slot) {
+		vb_udp_stray_hand_mad_on(udp, t, packet, bytes, slot);
+		return 0;
+	}
+	deliver(udp, t, packet, bytes);
+	return 1;
+}
+
 /* take_packet - returns 1 when it was delivered, else 0. */
 static int take_packet(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint8_t *packet,
 		       uint32_t bytes)
@@ -201,7 +234,9 @@ static int take_packet(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint
 		deliver(udp, t, packet, bytes);
 		return 1;
 	}
-	if (qpn <= 1)
+	if (qpn == VB_GSI_QPN)
+		return take_mad(udp, t, packet, bytes);
+	if (qpn == 0)
 		udp->counters.rx_management++;
 	else
 		vb_udp_stray_hand_on(udp, t, packet, bytes, slot);

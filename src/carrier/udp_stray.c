@@ -2,9 +2,10 @@
 /*
  * udp_stray.c - packets that reached another process of the host than they belong to.
  *
- * It happens while the steering is being put right, and when the kernel merges packets for several
- * processes into one train. The receiver hands them on by a datagram to an abstract socket whose
- * name is a random number in the registry, which only processes of the same user can read:
+ * It happens while the steering is being put right, when the kernel merges packets for several
+ * processes into one train, and to packets for QP 1, which all processes of the host share. The
+ * receiver hands them on by a datagram to an abstract socket whose name is a random number in the
+ * registry, which only processes of the same user can read:
  *
  *      | struct handed: addresses, port, identification, TOS, TTL | the packet, BTH to ICRC |
  *
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "carrier/udp_private.h"
+#include "wire/mad.h"
 
 #define HANDED_MAGIC 0x76627374u
 #define HANDED_AT_ONCE 16
@@ -67,8 +69,9 @@ int vb_udp_stray_open(struct vb_udp *udp)
 	return 0;
 }
 
-void vb_udp_stray_hand_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
-			  const uint8_t *packet, uint32_t bytes, uint16_t slot)
+/* hand_to - the process that joined the port's groups with that key. */
+static bool hand_to(struct vb_udp *udp, uint64_t key, const struct vb_udp_rx_train *train,
+		    const uint8_t *packet, uint32_t bytes)
 {
 	struct handed head = {.magic = HANDED_MAGIC,
 			      .src_port = train->ip.src_port,
@@ -80,15 +83,30 @@ void vb_udp_stray_hand_on(struct vb_udp *udp, const struct vb_udp_rx_train *trai
 	struct iovec iov[2] = {{&head, sizeof(head)}, {(void *)(uintptr_t)packet, bytes}};
 	struct sockaddr_un to;
 	struct msghdr m = {.msg_name = &to, .msg_iov = iov, .msg_iovlen = 2};
-	uint64_t key = vb_steering_on_stray(&udp->steering, slot);
 
+	if (!key || bytes > STRAY_BYTES)
+		return false;
+	m.msg_namelen = stray_name(&to, key);
+	return sendmsg(udp->stray_fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
+}
+
+void vb_udp_stray_hand_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
+			  const uint8_t *packet, uint32_t bytes, uint16_t slot)
+{
 	udp->counters.rx_strays++;
-	if (key && bytes <= STRAY_BYTES) {
-		m.msg_namelen = stray_name(&to, key);
-		if (sendmsg(udp->stray_fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
-			return;
-	}
-	udp->counters.rx_unclaimed++;
+	if (!hand_to(udp, vb_steering_on_stray(&udp->steering, slot), train, packet, bytes))
+		udp->counters.rx_unclaimed++;
+}
+
+void vb_udp_stray_hand_mad_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
+			      const uint8_t *packet, uint32_t bytes, uint16_t slot)
+{
+	/* It says nothing about the steering, so that is not asked. */
+	uint64_t key = __atomic_load_n(&udp->registry->shared->member_key[slot], __ATOMIC_RELAXED);
+
+	udp->counters.rx_mads_on++;
+	if (!hand_to(udp, key, train, packet, bytes))
+		udp->counters.rx_unclaimed++;
 }
 
 static bool is_from_our_user(struct msghdr *m)
@@ -120,6 +138,7 @@ static int take_handed(struct vb_udp *udp, const uint8_t *data, size_t bytes)
 	struct handed head;
 	struct vb_icrc_ip ip;
 	struct vb_rx rx;
+	uint32_t qpn;
 
 	if (bytes < sizeof(head) + VB_BTH_BYTES + VB_ICRC_BYTES) {
 		udp->counters.rx_short++;
@@ -128,9 +147,10 @@ static int take_handed(struct vb_udp *udp, const uint8_t *data, size_t bytes)
 	memcpy(&head, data, sizeof(head));
 	data += sizeof(head);
 	bytes -= sizeof(head);
+	qpn = vb_udp_qpn(data);
 	if (head.magic != HANDED_MAGIC || !is_our_address(udp, &head.dst) ||
 	    vb_is_ipv4(&head.src) != vb_is_ipv4(&head.dst) ||
-	    vb_udp_qpn(data) >> VB_SLOT_SHIFT != udp->registry->slot) {
+	    (qpn != VB_GSI_QPN && qpn >> VB_SLOT_SHIFT != udp->registry->slot)) {
 		udp->counters.rx_unclaimed++;
 		return 0;
 	}

@@ -405,6 +405,7 @@ static void garbage_is_dropped(void **state)
 	struct raw r = raw_open("127.7.1.28", b);
 	uint8_t data[65000];
 	size_t bytes;
+	uint64_t passed;
 
 	for (uint32_t n = 0; n < 3000; n++) {
 		uint32_t qpn = n % 3 == 0   ? host_qpn(b, n)
@@ -427,7 +428,9 @@ static void garbage_is_dropped(void **state)
 			host_settle(b);
 	}
 	host_settle(b);
-	assert_int_equal(b->packets, 0);
+	/* where the identification is solved for, 2^-16 of random bytes pass, and are counted */
+	passed = b->packets;
+	assert_true(passed <= host_counters(b).rx_solved_id && passed < 10);
 	assert_true(host_counters(b).rx_bad_icrc + host_counters(b).rx_short > 3000);
 	assert_int_equal(host_counters(b).rx_handed, 0);
 	assert_int_equal(b->registry->shared->port[0].count, 1);
@@ -436,7 +439,7 @@ static void garbage_is_dropped(void **state)
 	r = raw_open("127.7.1.28", b);
 	bytes = raw_packet(&r, data, host_qpn(b, 1), 0);
 	raw_send(&r, data, bytes);
-	host_wait(b, 1);
+	host_wait(b, passed + 1);
 	close(r.fd);
 	host_close(b);
 }
@@ -446,14 +449,14 @@ static void packets_for_nobody_are_counted(void **state)
 	struct host *b = host_open("127.7.1.29");
 	struct raw r = raw_open("127.7.1.30", b);
 	uint32_t stranger = (uint32_t)(b->registry->slot % 500 + 1) << VB_SLOT_SHIFT | 9;
-	const uint32_t qpns[] = {0, 1, VB_QPN_MULTICAST, 2, stranger, VB_PROBE_QPN + 5};
+	const uint32_t qpns[] = {0, VB_QPN_MULTICAST, 2, stranger, VB_PROBE_QPN + 5};
 	uint8_t packet[256];
 
 	for (size_t i = 0; i < VB_ARRAY_SIZE(qpns); i++)
 		raw_send(&r, packet, raw_packet(&r, packet, qpns[i], 0));
 	host_settle(b);
 	assert_int_equal(b->packets, 0);
-	assert_int_equal(host_counters(b).rx_management, 2);
+	assert_int_equal(host_counters(b).rx_management, 1);
 	assert_int_equal(host_counters(b).rx_multicast, 1);
 	assert_int_equal(host_counters(b).rx_strays, 3);
 	assert_int_equal(host_counters(b).rx_unclaimed, 3);
