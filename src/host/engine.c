@@ -165,6 +165,7 @@ static int create(struct vb_device *device, struct vb_engine **out)
 	rc = open_nic(engine);
 	if (rc)
 		goto err_carriers;
+	vb_traffic_open(engine);
 	vb_port_open(engine);
 	what = "descriptors";
 	rc = vb_thread_init(engine);
@@ -216,6 +217,7 @@ static void destroy(struct vb_engine *engine)
 {
 	vb_thread_stop(engine);
 	vb_thread_finish(engine);
+	vb_traffic_publish(engine);
 	vb_port_close(engine);
 	close_carriers(engine);
 	vb_nic_destroy(engine->nic);

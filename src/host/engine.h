@@ -8,6 +8,7 @@
  *   thread.c   the background thread
  *   region.c   memory regions: check, register, publish, withdraw
  *   port.c     whether the interface is up
+ *   traffic.c  what passes the port, counted for the whole host
  *   fork.c     fork and exit
  *
  *      program's threads --- enter/leave, poll_cq ---+
@@ -28,6 +29,7 @@
 #include "host/host.h"
 #include "host/lock.h"
 #include "host/settings.h"
+#include "host/traffic.h"
 #include "registry/registry.h"
 
 #define VB_QP_BITMAP_WORDS ((1u << VB_MAX_QP_BITS) / 64)
@@ -82,6 +84,7 @@ struct vb_engine {
 
 	struct vb_thread thread;
 	struct vb_port port;
+	struct vb_traffic traffic;
 
 	alignas(64) struct vb_lock lock;
 	bool now_is_fresh;    /* nic->now_ns is this entry's */

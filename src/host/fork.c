@@ -79,6 +79,7 @@ static void depart(struct vb_engine *engine)
 	if (!vb_lock_try(&engine->lock) && !vb_lock_wait(&engine->lock, EXIT_PATIENCE_NS))
 		return;
 	atomic_store(&engine->life, VB_AT_EXIT);
+	vb_traffic_publish(engine);
 	if (atomic_load(&engine->outside) == 0) {
 		if (engine->local)
 			engine->local->ops->destroy(engine->local);

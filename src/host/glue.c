@@ -139,9 +139,12 @@ static void say_memory_is_full(void)
 
 static int tx(void *env, const struct vb_path *path, const struct vb_tx *packet)
 {
+	struct vb_engine *engine = env;
 	struct vb_carrier *carrier = path->carrier;
 	int rc = carrier->ops->tx(carrier, path, packet);
 
+	if (__builtin_expect(rc == 0, 1))
+		vb_traffic_sent(&engine->traffic, packet);
 	if (__builtin_expect(rc == -ENOSPC, 0))
 		say_memory_is_full();
 	return rc;
@@ -162,6 +165,7 @@ void vb_engine_deliver(void *env, const struct vb_rx *rx)
 
 	if (!engine->now_is_fresh)
 		vb_engine_refresh(engine);
+	vb_traffic_received(&engine->traffic, rx);
 	vb_nic_rx(engine->nic, rx, engine->nic->now_ns);
 }
 

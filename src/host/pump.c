@@ -90,6 +90,8 @@ static int run_core(struct vb_engine *engine, bool looked_at_udp)
 	    vb_nic_deadline(engine->nic) <= engine->nic->now_ns)
 		got = look_at_udp(engine);
 	vb_nic_run(engine->nic, engine->nic->now_ns);
+	if (engine->nic->now_ns >= engine->traffic.due_ns)
+		vb_traffic_publish(engine);
 	return got;
 }
 

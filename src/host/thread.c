@@ -273,6 +273,7 @@ static enum turn take_turn(struct vb_engine *engine, struct memory *memory)
 	if (!is_over(engine))
 		turn = run(engine, memory);
 	if (turn == TURN_BLOCK) {
+		vb_traffic_publish(engine);
 		memory->parked = false;
 		memory->shun -= memory->shun > 0;
 		memory->polls = atomic_load_explicit(&engine->polls, memory_order_relaxed);

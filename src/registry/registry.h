@@ -29,6 +29,7 @@
 	511u /* usable slots are 1 .. 510: QPN bits 23-15; 0 holds QP0 and QP1, 511 probes */
 #define VB_SLOT_SHIFT 15u
 
+#define VB_REGISTRY_TRAFFIC 8u /* counters of what passes a port; host/traffic.h names them */
 #define VB_REGISTRY_PORTS 16u /* bound addresses that one host may have */
 
 /* One SO_REUSEPORT group, that is one bound address: which slot each index of the group belongs to.
@@ -50,6 +51,10 @@ struct vb_registry_shared {
 	 * those before and after it, and names its socket for packets that reached another process.
 	 */
 	uint64_t member_key[VB_REGISTRY_SLOTS];
+	/* What a slot's owners have counted, written by the present one without the lock; and what the
+	 * port's counters, short and extended, leave out of the sum since they were last set. */
+	uint64_t traffic[VB_REGISTRY_SLOTS][VB_REGISTRY_TRAFFIC];
+	uint64_t traffic_behind[2][VB_REGISTRY_TRAFFIC];
 };
 
 struct vb_registry {
