@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "host/identity.h"
 #include "verbs/face.h"
 
-#define VB_VENDOR_ID 0x025642u	    /* a locally administered OUI: 02-56-42 */
 #define VB_MAX_MR_SIZE (1ull << 47) /* more than a process can map: a longer range is an EFAULT */
 #define VB_PAGE_SIZES 0xfffffffffffff000ull
 #define VB_ACK_DELAY 15 /* 4.096 us * 2^15 = 134 ms: a process may be off the processor */
@@ -18,13 +18,6 @@
 	(IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_CURR_QP_STATE_MOD |      \
 	 IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |    \
 	 IBV_DEVICE_SRQ_RESIZE)
-
-/* PortPhysicalState of PortInfo, IBTA 14.2.5.6 */
-#define VB_PHYS_POLLING 2
-#define VB_PHYS_DISABLED 3
-#define VB_PHYS_LINK_UP 5
-#define VB_WIDTH_4X 2
-#define VB_SPEED_25_GBPS 32 /* EDR, a lane */
 
 static void fill_device(const struct vb_device *host, struct ibv_device_attr *attr)
 {
@@ -34,8 +27,8 @@ static void fill_device(const struct vb_device *host, struct ibv_device_attr *at
 		.max_mr_size = VB_MAX_MR_SIZE,
 		.page_size_cap = VB_PAGE_SIZES,
 		.vendor_id = VB_VENDOR_ID,
-		.vendor_part_id = 1,
-		.hw_ver = 1,
+		.vendor_part_id = VB_DEVICE_ID,
+		.hw_ver = VB_HARDWARE_VERSION,
 		.max_qp = VB_MAX_QP,
 		.max_qp_wr = VB_MAX_QP_WR,
 		.device_cap_flags = VB_GUARANTEED_FEATURES,
@@ -100,17 +93,6 @@ int vb_face_query_rt_values(struct ibv_context *context, struct ibv_values_ex *v
 	return 0;
 }
 
-static enum ibv_mtu mtu_code(uint32_t bytes)
-{
-	if (bytes >= 4096)
-		return IBV_MTU_4096;
-	if (bytes >= 2048)
-		return IBV_MTU_2048;
-	if (bytes >= 1024)
-		return IBV_MTU_1024;
-	return bytes >= 512 ? IBV_MTU_512 : IBV_MTU_256;
-}
-
 static uint8_t physical_state(enum vb_port_state state)
 {
 	switch (state) {
@@ -130,7 +112,7 @@ int vb_face_query_port(struct ibv_context *context, uint8_t port, struct ibv_por
 	const struct vb_device *host = vb_face_host_device(context);
 	struct ibv_port_attr all = {
 		.max_mtu = IBV_MTU_4096,
-		.active_mtu = mtu_code(host->active_path_mtu),
+		.active_mtu = (enum ibv_mtu)vb_mtu_code(host->active_path_mtu),
 		.gid_tbl_len = VB_MAX_GIDS,
 		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
 		.max_msg_sz = VB_MAX_MESSAGE,
