@@ -1,14 +1,36 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* buffer.c - the header in front of a management datagram: its fields, and printing them. */
 #include <endian.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#pragma GCC visibility push(default)
-#include <infiniband/umad.h>
-#pragma GCC visibility pop
+#include "umad/face.h"
+
+#define CLASS_BASEBOARD 0x05
+#define BASEBOARD_RESPONSE 1u /* in the attribute modifier, IBTA 16.2.2 */
+#define METHOD_TRAP_REPRESS 0x07
 
 static int debug_level;
+
+bool vb_umad_is_response(const uint8_t *mad)
+{
+	return mad[3] & VB_MAD_RESPONSE_BIT || mad[3] == METHOD_TRAP_REPRESS ||
+	       (mad[1] == CLASS_BASEBOARD && mad[23] & BASEBOARD_RESPONSE);
+}
+
+void vb_umad_trace(const char *format, ...)
+{
+	va_list arguments;
+
+	if (debug_level < 1)
+		return;
+	fputs("verbena: umad: ", stderr);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+}
 
 int umad_debug(int level)
 {

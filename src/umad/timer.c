@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * timer.c - sends whose answer does not come: repeated, and given back when that does not help.
+ *
+ * A program may wait for its descriptor alone, so that somebody else must watch the time: a thread,
+ * for each port that has sent something that waits. It sleeps until the earliest deadline. Who
+ * waits for a message with a timeout looks as well when that is over: programs give the same
+ * timeout to umad_send and umad_recv, and expect the send to be given up first.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "umad/face.h"
+
+#define STACK_BYTES (256u * 1024)
+
+void vb_umad_send_forget(struct vb_umad_port *port, struct vb_umad_send *send)
+{
+	vb_list_remove(&send->link);
+	port->send_count--;
+	free(send->message);
+	free(send);
+}
+
+static struct vb_umad_send *earliest(struct vb_umad_port *port)
+{
+	struct vb_umad_send *found = NULL;
+	struct vb_list *link, *tmp;
+
+	vb_list_for_each(link, tmp, &port->sends)
+	{
+		struct vb_umad_send *send = vb_list_entry(link, struct vb_umad_send, link);
+
+		if (!found || send->deadline_ns < found->deadline_ns)
+			found = send;
+	}
+	return found;
+}
+
+static void give_up(struct vb_umad_port *port, struct vb_umad_send *send)
+{
+	struct vb_umad_message *message = send->message;
+
+	message->head.status = ETIMEDOUT;
+	send->message = NULL;
+	vb_umad_send_forget(port, send);
+	vb_umad_queue(port, message);
+}
+
+/* Once more, without the lock: the answer may come meanwhile. */
+static void repeat(struct vb_umad_port *port, struct vb_umad_send *send)
+{
+	const struct vb_umad_send copy = *send;
+	uint8_t mad[VB_MAD_BYTES];
+	int ignored;
+
+	send->retries--;
+	send->deadline_ns = vb_engine_now() + send->message->head.timeout_ms * 1000000ull;
+	if (!copy.by_wire)
+		return;
+	memcpy(mad, send->message->mad, sizeof(mad));
+	pthread_mutex_unlock(&port->lock);
+	ignored = vb_gsi_send(port->engine, &copy.to, copy.qpn, copy.qkey, mad);
+	(void)ignored; /* one more that is lost */
+	pthread_mutex_lock(&port->lock);
+}
+
+static void sleep_until(struct vb_umad_port *port, uint64_t deadline_ns)
+{
+	const struct timespec time = {
+		.tv_sec = (time_t)(deadline_ns / 1000000000u),
+		.tv_nsec = (long)(deadline_ns % 1000000000u),
+	};
+
+	if (deadline_ns == VB_NEVER)
+		pthread_cond_wait(&port->timer_wake, &port->lock);
+	else
+		pthread_cond_timedwait(&port->timer_wake, &port->lock, &time);
+}
+
+uint64_t vb_umad_timer_run(struct vb_umad_port *port)
+{
+	struct vb_umad_send *send;
+
+	while ((send = earliest(port)) != NULL) {
+		if (send->deadline_ns > vb_engine_now())
+			return send->deadline_ns;
+		if (send->retries > 0)
+			repeat(port, send);
+		else
+			give_up(port, send);
+	}
+	return VB_NEVER;
+}
+
+static void *timer_main(void *arg)
+{
+	struct vb_umad_port *port = arg;
+
+	prctl(PR_SET_NAME, "verbena-umad");
+	pthread_mutex_lock(&port->lock);
+	while (!port->timer_stop) {
+		uint64_t next = vb_umad_timer_run(port);
+
+		if (!port->timer_stop)
+			sleep_until(port, next);
+	}
+	pthread_mutex_unlock(&port->lock);
+	return NULL;
+}
+
+int vb_umad_timer_watch(struct vb_umad_port *port)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	int rc;
+
+	if (port->timer_started) {
+		pthread_cond_signal(&port->timer_wake);
+		return 0;
+	}
+	/* The program's signals are for its own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	rc = pthread_create(&port->timer, &attr, timer_main, port);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	port->timer_started = rc == 0;
+	return -rc;
+}
+
+void vb_umad_timer_stop(struct vb_umad_port *port)
+{
+	bool started;
+
+	pthread_mutex_lock(&port->lock);
+	port->timer_stop = true;
+	started = port->timer_started;
+	pthread_cond_signal(&port->timer_wake);
+	pthread_mutex_unlock(&port->lock);
+	if (started)
+		pthread_join(port->timer, NULL);
+}
