@@ -19,7 +19,7 @@
  * Whoever owns it (a live engine, the simulator, a fuzzer) calls it from one thread at a time:
  *
  *      vb_cm_rx(cm, from, mad, size, now)     for each MAD of class CM that arrived
- *      vb_cm_run(cm, now)                     lets timers expire: retries, failures, ends of timewait
+ *      vb_cm_run(cm, now)                     lets timers expire: retries, failures, timewaits
  *      vb_cm_deadline(cm)                     when to call vb_cm_run again at the latest
  *
  * It knows nothing of queue pairs: who connects says their numbers, and moves them. What belongs to
@@ -30,7 +30,16 @@
  * in their upper bits, so that whoever receives an answer knows whose it is (carrier/mad_route.h).
  *
  * Every vb_cm_send_* checks the connection's state first: -EINVAL, and nothing changes, when the
- * message has no place there; -EMSGSIZE when there is more private data than the message takes.
+ * message has no place there or a field does not fit; -EMSGSIZE when there is more private data
+ * than the message takes. A connection is used once: after its end it can only be destroyed.
+ *
+ * Where the manager answers by itself: a repeated REQ or REP gets the message that answered the
+ * first one, or MRA (service timeout 24) while the program decides; a DREQ for no connection of
+ * ours gets DREP, a REP for none REJ INVALID_COMM_ID. Of crossing DREQs both sides hear
+ * DREP_RECEIVED. A REQ or REP from a queue pair (GUID and QPN) that we are connected to already is
+ * refused as STALE_CONN, and the connection that we held gets a DREQ as if its program had sent
+ * one, so that its owner hears DREP_RECEIVED or DREQ_FAILED without having asked. A connection in
+ * timewait does not count as held.
  */
 #ifndef VB_CM_CM_H
 #define VB_CM_CM_H
@@ -100,11 +109,11 @@ struct vb_cm_req {
 	bool flow_control, srq;
 	uint8_t retry_count, rnr_retry_count; /* 3 bits each */
 	uint16_t pkey;
-	uint16_t path_mtu; /* bytes: 256 .. 4096 */
+	uint16_t path_mtu;   /* bytes: 256 .. 4096 */
 	uint8_t ack_timeout; /* 5 bits: 4.096 us * 2^ack_timeout, of the primary path */
 	/* 5 bits each; 4.096 us * 2^x: how long the peer and how long we take to answer */
 	uint8_t remote_cm_timeout, local_cm_timeout;
-	uint8_t max_cm_retries; /* 4 bits */
+	uint8_t max_cm_retries;	    /* 4 bits */
 	struct in6_addr sgid, dgid; /* of the primary path, as they stand in the message */
 	uint32_t flow_label;
 	uint8_t traffic_class, hop_limit, sl;
@@ -118,7 +127,7 @@ struct vb_cm_rep {
 	uint8_t responder_resources, initiator_depth;
 	bool flow_control, srq;
 	uint8_t rnr_retry_count;
-	uint8_t target_ack_delay; /* 5 bits */
+	uint8_t target_ack_delay;  /* 5 bits */
 	uint8_t failover_accepted; /* 2 bits; we say 1: not supported */
 	uint64_t ca_guid;
 	const void *private_data;
@@ -194,8 +203,8 @@ struct vb_cm_ops {
 };
 
 struct vb_cm_config {
-	uint64_t ca_guid; /* of our device */
-	uint32_t id_base; /* communication IDs are id_base | 1 .. id_bits bits */
+	uint64_t ca_guid;     /* of our device */
+	uint32_t id_base;     /* communication IDs are id_base | 1 .. id_bits bits */
 	unsigned int id_bits; /* 16 .. 31 */
 };
 
@@ -213,9 +222,9 @@ VB_SHARED void vb_cm_run(struct vb_cm *cm, uint64_t now_ns);
 VB_SHARED uint64_t vb_cm_deadline(const struct vb_cm *cm); /* UINT64_MAX: nothing waits */
 
 /* vb_cm_listen - 0; -EADDRINUSE: the manager already has a listener of that service ID and mask
- * overlap and the same match; -ENOMEM. match/match_len (at most 16 bytes at offset match_at of the
- * REQ's private data) narrow it to one IP address, as the RDMA IP CM service does; match_len 0:
- * any. */
+ * overlap and the same match; -EINVAL: match goes beyond; -ENOMEM. match/match_len (at most 16
+ * bytes at offset match_at of the REQ's private data) narrow it to one IP address, as the RDMA IP
+ * CM service does; match_len 0: any. */
 struct vb_cm_match {
 	uint8_t at, len;
 	uint8_t bytes[16];
@@ -231,7 +240,8 @@ VB_SHARED void *vb_cm_listener_user(const struct vb_cm_listener *listener);
 VB_SHARED struct vb_cm_conn *vb_cm_conn_create(struct vb_cm *cm, void *user);
 /* vb_cm_conn_destroy - ends it as its state wants: REJ to a peer that waits for our answer, DREQ
  * (once) to one that is connected, DREP to one that asked; timewait goes on without the owner. No
- * event comes afterwards. NULL is accepted. */
+ * event comes afterwards. To one whose REQ nobody has answered yet it says REJ TIMEOUT. NULL is
+ * accepted. */
 VB_SHARED void vb_cm_conn_destroy(struct vb_cm_conn *conn, uint64_t now_ns);
 VB_SHARED void vb_cm_conn_set_user(struct vb_cm_conn *conn, void *user);
 VB_SHARED void *vb_cm_conn_user(const struct vb_cm_conn *conn);
@@ -256,10 +266,12 @@ VB_SHARED int vb_cm_send_sidr_req(struct vb_cm_conn *conn, const struct vb_cm_pa
 				  const struct vb_cm_sidr_req *req, uint64_t now_ns) VB_MUST_USE;
 VB_SHARED int vb_cm_send_sidr_rep(struct vb_cm_conn *conn, const struct vb_cm_sidr_rep *rep,
 				  uint64_t now_ns) VB_MUST_USE;
-/* vb_cm_notify_established - the queue pair saw traffic before the RTU came (COMM_EST). */
+/* vb_cm_notify_established - the queue pair saw traffic before the RTU came (COMM_EST). -EISCONN:
+ * it is established already. */
 VB_SHARED int vb_cm_notify_established(struct vb_cm_conn *conn, uint64_t now_ns) VB_MUST_USE;
 
-/* Objects of all kinds that are alive, for tests and tools. */
+/* Objects that are alive, for tests and tools. timewaits: what remains of connections and SIDR
+ * exchanges without an owner. */
 struct vb_cm_counters {
 	uint32_t connections, listeners, timewaits;
 	uint64_t rx_messages, tx_messages, retries, duplicates, rx_malformed, rx_unknown;
