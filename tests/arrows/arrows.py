@@ -29,6 +29,7 @@ MAY_INCLUDE = {
     # The faces see the host; the core's objects (struct vb_qp, ...) are what the host hands out.
     "verbs": {"base", "core", "host"},
     "rdmacm": {"base", "core", "cm", "host"},
+    "rspreload": set(),
     "umad": {"base", "wire", "core", "cm", "host"},
     "tools": {"base", "host"},
 }
