@@ -104,6 +104,17 @@ def measure_wire(table, pair, limits, where):
               "UDP on loopback", limits["udp_loopback_one_way"])
 
 
+def measure_connections(table, pair, where, program):
+    """Reliable connections through librdmacm, from the address to established, 64 at a time."""
+    values = []
+    for i in range(RUNS):
+        progress(f"2000 connections {where}, run {i + 1} of {RUNS}")
+        output = pair[0].run(program, "--rounds", "2", pair[0].address, pair[1].address, limit=120)
+        values.append(named_values(output)["connections_per_second"])
+    table.add(f"connections a second, {where}", statistics.median(values), "1/s", target=">= 2000",
+              ok=lambda v: v >= 2000)
+
+
 def measure_idle(table, host, program):
     progress("1000 idle queue pairs for 10 s")
     idle = named_values(host.run(program, "1000", "10", limit=60))
@@ -141,6 +152,9 @@ def main():
         except OSError as reason:
             print(f"wire on loopback: {reason}", file=sys.stderr)
             measure_wire(table, (first, second), limits, "loopback")
+        connector = build / "bin" / "connector"
+        measure_connections(table, (first, first), "one host", connector)
+        measure_connections(table, (first, second), "two hosts", connector)
         measure_idle(table, first, build / "bench" / "bench_idle")
     finally:
         progress("")
