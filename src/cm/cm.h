@@ -191,6 +191,9 @@ struct vb_cm_event {
 	};
 	const void *private_data;
 	size_t private_data_len;
+	/* of *_REQ_RECEIVED, which is refused: set there, the message counts as lost instead, and the
+	 * peer asks again later */
+	bool *later;
 };
 
 struct vb_cm_ops {

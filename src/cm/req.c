@@ -185,9 +185,11 @@ void vb_cm_req_new(struct vb_cm *cm, const struct vb_cm_rx *rx)
 {
 	const struct vb_cm_message *m = &rx->message;
 	struct vb_cm_conn *old = vb_cm_find_remote_qp(cm, m->req.ca_guid, m->req.qpn);
+	bool later = false;
 	struct vb_cm_event event = {
 		.type = VB_CM_REQ_RECEIVED,
 		.path = rx->from,
+		.later = &later,
 		.private_data = m->private_data,
 		.private_data_len = m->private_len,
 	};
@@ -218,6 +220,7 @@ void vb_cm_req_new(struct vb_cm *cm, const struct vb_cm_rx *rx)
 	if (!conn || !vb_cm_tell(conn, &event)) {
 		if (conn)
 			vb_cm_conn_free(conn);
-		vb_cm_reject(cm, rx, VB_CM_ABOUT_REQ, VB_CM_REJ_NO_RESOURCES);
+		if (!later)
+			vb_cm_reject(cm, rx, VB_CM_ABOUT_REQ, VB_CM_REJ_NO_RESOURCES);
 	}
 }

@@ -100,9 +100,11 @@ void vb_cm_sidr_req_new(struct vb_cm *cm, const struct vb_cm_rx *rx)
 		.private_data = m->private_data,
 		.private_data_len = m->private_len,
 	};
+	bool later = false;
 	struct vb_cm_event event = {
 		.type = VB_CM_SIDR_REQ_RECEIVED,
 		.path = rx->from,
+		.later = &later,
 		.sidr_req = &req,
 		.private_data = m->private_data,
 		.private_data_len = m->private_len,
@@ -126,7 +128,8 @@ void vb_cm_sidr_req_new(struct vb_cm *cm, const struct vb_cm_rx *rx)
 	if (!conn || !vb_cm_tell(conn, &event)) {
 		if (conn)
 			vb_cm_conn_free(conn);
-		refuse(cm, rx, VB_CM_SIDR_REJECTED);
+		if (!later)
+			refuse(cm, rx, VB_CM_SIDR_REJECTED);
 	}
 }
 

@@ -235,7 +235,7 @@ static bool on_request(struct vb_engine *engine, const struct vb_cm_event *event
 	pthread_mutex_unlock(&vb_cma_lock);
 	if (taken)
 		return true;
-	vb_cm_conn_set_user(event->conn, NULL);
+	*event->later = true; /* as Linux does: the requester's next attempt may find room */
 	free(request);
 	free(child->pub.route.path_rec);
 	pthread_mutex_destroy(&child->busy);
