@@ -165,6 +165,9 @@ static int create(struct vb_device *device, struct vb_engine **out)
 	rc = open_nic(engine);
 	if (rc)
 		goto err_carriers;
+	rc = vb_gsi_open(engine);
+	if (rc)
+		goto err_nic;
 	vb_traffic_open(engine);
 	vb_port_open(engine);
 	what = "descriptors";
@@ -176,6 +179,8 @@ static int create(struct vb_device *device, struct vb_engine **out)
 	return 0;
 err_port:
 	vb_port_close(engine);
+	vb_gsi_close(engine, 0);
+err_nic:
 	vb_nic_destroy(engine->nic);
 err_carriers:
 	close_carriers(engine);
@@ -217,6 +222,7 @@ static void destroy(struct vb_engine *engine)
 {
 	vb_thread_stop(engine);
 	vb_thread_finish(engine);
+	vb_gsi_close(engine, VB_FAREWELL_NS);
 	vb_traffic_publish(engine);
 	vb_port_close(engine);
 	close_carriers(engine);

@@ -8,6 +8,7 @@
  *   thread.c   the background thread
  *   region.c   memory regions: check, register, publish, withdraw
  *   port.c     whether the interface is up
+ *   gsi.c      QP 1: management datagrams, the connection manager
  *   traffic.c  what passes the port, counted for the whole host
  *   fork.c     fork and exit
  *
@@ -84,10 +85,12 @@ struct vb_engine {
 
 	struct vb_thread thread;
 	struct vb_port port;
+	struct vb_gsi *gsi;
 	struct vb_traffic traffic;
 
 	alignas(64) struct vb_lock lock;
 	bool now_is_fresh;    /* nic->now_ns is this entry's */
+	bool gsi_busy;	      /* QP 1 may have a deadline */
 	uint32_t quiet_polls; /* since something happened */
 	uint32_t udp_quiet;   /* looks at the sockets since one found something */
 	uint32_t udp_skipped; /* polls and pumps since the last look */
@@ -117,11 +120,40 @@ static inline void vb_engine_refresh(struct vb_engine *engine)
 	engine->now_is_fresh = true;
 }
 
+/* --- gsi.c ------------------------------------------------------------------------------- */
+/* vb_gsi_open - 0 or -ENOMEM. */
+int vb_gsi_open(struct vb_engine *engine) VB_MUST_USE;
+/* vb_gsi_close - with the lock, or alone: tells connected peers, waiting for room at most that
+ * long, and frees all. */
+void vb_gsi_close(struct vb_engine *engine, uint64_t patience_ns);
+#define VB_FAREWELL_NS (100ull * 1000 * 1000) /* when a process or its engine ends */
+/* vb_gsi_drop_in_child - tells nobody. */
+void vb_gsi_drop_in_child(struct vb_engine *engine);
+/* vb_gsi_rx - inside: a packet to QP 1. */
+void vb_gsi_rx(struct vb_engine *engine, const struct vb_rx *packet);
+/* vb_gsi_deadline, vb_gsi_run - inside: as vb_nic_deadline and vb_nic_run. */
+uint64_t vb_gsi_deadline(const struct vb_engine *engine);
+void vb_gsi_run(struct vb_engine *engine);
+
+struct vb_gsi_counters {
+	uint64_t rx_mads;
+	uint64_t rx_unwanted; /* of no agent of this process */
+	uint64_t tx_mads;
+	uint64_t tx_dropped; /* refused by the carrier, or waited for too long */
+	uint32_t queued;     /* now */
+};
+void vb_gsi_read_counters(const struct vb_engine *engine, struct vb_gsi_counters *out);
+
 /* vb_engine_due - inside: when the thread must run at the latest; 0: something is left to do now.
  */
 static inline uint64_t vb_engine_due(const struct vb_engine *engine)
 {
-	return vb_list_is_empty(&engine->nic->ready) ? vb_nic_deadline(engine->nic) : 0;
+	uint64_t due;
+
+	if (!vb_list_is_empty(&engine->nic->ready))
+		return 0;
+	due = vb_nic_deadline(engine->nic);
+	return engine->gsi_busy ? VB_MIN(due, vb_gsi_deadline(engine)) : due;
 }
 
 extern struct vb_engine *vb_engines[VB_MAX_DEVICES]; /* by device index, under vb_engines_lock */
@@ -130,6 +162,10 @@ extern pthread_mutex_t vb_engines_lock;
 /* --- glue.c ------------------------------------------------------------------------------ */
 extern const struct vb_nic_ops vb_engine_nic_ops;
 void vb_engine_deliver(void *env, const struct vb_rx *rx); /* a vb_deliver_fn */
+/* vb_engine_resolve - as vb_nic_ops.resolve, but what is resolved does not count as a path over
+ * which packets may come, and needs no release. */
+int vb_engine_resolve(struct vb_engine *engine, const struct vb_ah_attr *ah,
+		      struct vb_path *path) VB_MUST_USE;
 
 /* --- pump.c ------------------------------------------------------------------------------ */
 /* vb_engine_run - inside: looks at the carriers (at the sockets if told to), lets the NIC run and

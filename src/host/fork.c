@@ -8,10 +8,10 @@
  * happens with every engine's lock held, so that the copy is one between two calls; the thread is
  * not copied.
  *
- * At exit, with engines left, the process gives its slot and its place in the port's group back
- * politely, where nobody holds the lock. If that fails the kernel's locks tell the others soon
- * enough. Other threads may still run: they find the engine not alive. It is a destructor and not
- * atexit(3), so that the program's own handlers come first.
+ * At exit, with engines left, the process tells the peers that it is connected with, gives its slot
+ * and its place in the port's group back politely, where nobody holds the lock. If that fails the
+ * kernel's locks tell the others soon enough. Other threads may still run: they find the engine not
+ * alive. It is a destructor and not atexit(3), so that the program's own handlers come first.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -43,6 +43,7 @@ static void drop(struct vb_engine *engine)
 {
 	atomic_store(&engine->life, VB_IN_CHILD);
 	vb_thread_finish(engine);
+	vb_gsi_drop_in_child(engine);
 	vb_port_close(engine);
 	vb_udp_drop_in_child(engine->udp);
 	if (engine->local)
@@ -79,6 +80,7 @@ static void depart(struct vb_engine *engine)
 	if (!vb_lock_try(&engine->lock) && !vb_lock_wait(&engine->lock, EXIT_PATIENCE_NS))
 		return;
 	atomic_store(&engine->life, VB_AT_EXIT);
+	vb_gsi_close(engine, VB_FAREWELL_NS);
 	vb_traffic_publish(engine);
 	if (atomic_load(&engine->outside) == 0) {
 		if (engine->local)

@@ -19,6 +19,7 @@
 #include "host/address.h"
 #include "host/device.h"
 #include "host/engine.h"
+#include "wire/mad.h"
 
 #define DEFAULT_HOP_LIMIT 64 /* what a program means that leaves it 0 */
 
@@ -70,13 +71,11 @@ static int route_by_udp(struct vb_engine *engine, const struct vb_ah_attr *ah,
 	if (rc)
 		return rc;
 	path->carrier = engine->udp;
-	engine->udp_paths++;
 	return 0;
 }
 
-static int resolve(void *env, const struct vb_ah_attr *ah, struct vb_path *path)
+int vb_engine_resolve(struct vb_engine *engine, const struct vb_ah_attr *ah, struct vb_path *path)
 {
-	struct vb_engine *engine = env;
 	const struct vb_device *device = engine->device;
 	const struct vb_gid *source;
 	struct in6_addr address = vb_gid_to_address(&ah->dgid);
@@ -97,6 +96,16 @@ static int resolve(void *env, const struct vb_ah_attr *ah, struct vb_path *path)
 	if (!engine->direct)
 		path->direct = false;
 	return 0;
+}
+
+static int resolve(void *env, const struct vb_ah_attr *ah, struct vb_path *path)
+{
+	struct vb_engine *engine = env;
+	int rc = vb_engine_resolve(engine, ah, path);
+
+	if (rc == 0 && path->carrier == engine->udp)
+		engine->udp_paths++;
+	return rc;
 }
 
 static void release(void *env, struct vb_path *path)
@@ -159,6 +168,12 @@ static ssize_t direct(void *env, const struct vb_qp *qp, enum vb_direction direc
 			       qp->attr.dest_qpn, rkey, va, local, parts, length);
 }
 
+static bool is_for_gsi(const struct vb_rx *rx)
+{
+	return rx->size >= VB_BTH_BYTES && (rx->data[5] | rx->data[6]) == 0 &&
+	       rx->data[7] == VB_GSI_QPN;
+}
+
 void vb_engine_deliver(void *env, const struct vb_rx *rx)
 {
 	struct vb_engine *engine = env;
@@ -166,7 +181,10 @@ void vb_engine_deliver(void *env, const struct vb_rx *rx)
 	if (!engine->now_is_fresh)
 		vb_engine_refresh(engine);
 	vb_traffic_received(&engine->traffic, rx);
-	vb_nic_rx(engine->nic, rx, engine->nic->now_ns);
+	if (__builtin_expect(is_for_gsi(rx), 0))
+		vb_gsi_rx(engine, rx);
+	else
+		vb_nic_rx(engine->nic, rx, engine->nic->now_ns);
 }
 
 /* --- queue pairs that changed ------------------------------------------------------------ */

@@ -79,6 +79,16 @@ static bool is_due(const struct vb_engine *engine)
 	return vb_engine_due(engine) <= engine->nic->now_ns;
 }
 
+/* Whether a timer is due that an answer by UDP would stop. The connection manager's have such
+ * answers although nothing else may come. */
+static bool timer_of_udp_is_due(const struct vb_engine *engine)
+{
+	const uint64_t now_ns = engine->nic->now_ns;
+
+	return (may_come_by_udp(engine) && vb_nic_deadline(engine->nic) <= now_ns) ||
+	       (engine->gsi_busy && vb_gsi_deadline(engine) <= now_ns);
+}
+
 /* The core's turn. A timer that is due must not run out on an answer that came in time and lies in
  * the socket: the process may have been stopped, or without a processor, for longer than that. */
 static int run_core(struct vb_engine *engine, bool looked_at_udp)
@@ -86,9 +96,10 @@ static int run_core(struct vb_engine *engine, bool looked_at_udp)
 	int got = 0;
 
 	vb_engine_refresh(engine);
-	if (!looked_at_udp && may_come_by_udp(engine) &&
-	    vb_nic_deadline(engine->nic) <= engine->nic->now_ns)
+	if (!looked_at_udp && timer_of_udp_is_due(engine))
 		got = look_at_udp(engine);
+	if (engine->gsi_busy && vb_gsi_deadline(engine) <= engine->nic->now_ns)
+		vb_gsi_run(engine);
 	vb_nic_run(engine->nic, engine->nic->now_ns);
 	if (engine->nic->now_ns >= engine->traffic.due_ns)
 		vb_traffic_publish(engine);
@@ -150,8 +161,7 @@ static bool poll_carriers(struct vb_engine *engine)
 	if (with_udp)
 		got += look_at_udp(engine);
 	if (got == 0 && vb_list_is_empty(&engine->nic->ready)) {
-		if (++engine->quiet_polls % CLOCK_EVERY != 0 ||
-		    vb_nic_deadline(engine->nic) == VB_NEVER)
+		if (++engine->quiet_polls % CLOCK_EVERY != 0 || vb_engine_due(engine) == VB_NEVER)
 			return false;
 		vb_engine_refresh(engine);
 		if (!is_due(engine))

@@ -135,12 +135,12 @@ static bool program_polls(struct vb_engine *engine, struct memory *memory)
 }
 
 /* The program's polls leave the sockets out where nothing is connected over them; what comes there
- * all the same is looked at once in a park. */
+ * all the same is looked at once in a park: strays, and MADs for any process of this host. */
 static void look_for_strays(struct vb_engine *engine, struct memory *memory)
 {
 	uint32_t looks = atomic_load_explicit(&engine->udp_looks, memory_order_relaxed);
 
-	if (looks == memory->udp_looks && vb_lock_try(&engine->lock)) {
+	if (looks == memory->udp_looks && try_lock(engine)) {
 		if (!is_over(engine))
 			vb_engine_run(engine, true);
 		looks = atomic_load_explicit(&engine->udp_looks, memory_order_relaxed);
