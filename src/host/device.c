@@ -229,24 +229,35 @@ static int make_one(struct vb_device *out, unsigned int index, const struct in6_
 	return 0;
 }
 
+/* The end of the address that was named: on InfiniBand too, a LID is what tells the ports of one
+ * subnet apart. */
+static uint16_t lid_of(const struct vb_device *device)
+{
+	const uint8_t *b = device->gids[1].gid.s6_addr;
+
+	return (uint16_t)(b[14] << 8 | b[15]);
+}
+
 int vb_devices_make(const struct vb_settings *settings, const struct vb_ifaddr *interfaces,
 		    size_t count, struct vb_device *out, FILE *complaints)
 {
+	unsigned int wanted = VB_MAX(settings->address_count, 1u);
 	struct in6_addr chosen;
 
 	_Static_assert(VB_SETTINGS_MAX_ADDRESSES <= VB_MAX_DEVICES, "every address has a device");
-	if (settings->address_count == 0) {
+	if (settings->address_count == 0)
 		chosen = choose(interfaces, count);
-		return make_one(out, 0, &chosen, 0, interfaces, count, complaints) ?: 1;
-	}
-	for (unsigned int i = 0; i < settings->address_count; i++) {
-		int rc = make_one(out, i, &settings->addresses[i], settings->scope_ids[i],
-				  interfaces, count, complaints);
+	for (unsigned int i = 0; i < wanted; i++) {
+		const struct in6_addr *address =
+			settings->address_count ? &settings->addresses[i] : &chosen;
+		int rc = make_one(out, i, address, settings->scope_ids[i], interfaces, count,
+				  complaints);
 
 		if (rc)
 			return rc;
+		out[i].lid = settings->lid ? lid_of(&out[i]) : 0;
 	}
-	return (int)settings->address_count;
+	return (int)wanted;
 }
 
 bool vb_device_owns(const struct vb_device *device, const struct in6_addr *address)

@@ -25,6 +25,11 @@ static bool parse_equal_keys(struct vb_settings *settings, const char *text, cha
 	return parse_switch(text, &settings->equal_keys);
 }
 
+static bool parse_lid(struct vb_settings *settings, const char *text, char *why, size_t size)
+{
+	return parse_switch(text, &settings->lid);
+}
+
 static bool parse_local(struct vb_settings *settings, const char *text, char *why, size_t size)
 {
 	return parse_switch(text, &settings->local);
@@ -104,6 +109,15 @@ static const struct vb_setting table[] = {
 		.allowed = "0 or 1",
 		.fallback = "0",
 		.parse = parse_equal_keys,
+	},
+	{
+		.name = "VERBENA_LID",
+		.meaning = "1 gives each port a LID, the last 16 bits of its address, and takes a "
+			   "LID in place of a GID, for programs that know InfiniBand alone; the "
+			   "hosts' addresses may differ in those bits only.",
+		.allowed = "0 or 1",
+		.fallback = "0",
+		.parse = parse_lid,
 	},
 	{
 		.name = "VERBENA_LOCAL",

@@ -21,6 +21,7 @@ struct vb_settings {
 	uint32_t scope_ids[VB_SETTINGS_MAX_ADDRESSES];	      /* of fe80::1%eth0, else 0 */
 	unsigned int address_count;			      /* 0: choose one */
 	bool equal_keys;
+	bool lid;
 	bool local;
 	bool direct;
 };

@@ -20,8 +20,20 @@
 #define VB_IPV4_AT 20
 /* IBTA 13.5.4.3: a reply crosses as many routers as it needs. */
 #define VB_REPLY_HOP_LIMIT 0xff
+#define VB_NAMED_GID 1 /* of the address in VERBENA_ADDR */
 
-void vb_face_ah_attr_to_core(const struct ibv_ah_attr *from, struct vb_ah_attr *to)
+/* With VERBENA_LID=1: what names a port of the same subnet. */
+static void gid_from_lid(const struct vb_device *host, struct vb_ah_attr *ah)
+{
+	ah->is_global = true;
+	ah->sgid_index = VB_NAMED_GID;
+	ah->dgid = host->gids[VB_NAMED_GID].gid;
+	ah->dgid.s6_addr[14] = (uint8_t)(ah->dlid >> 8);
+	ah->dgid.s6_addr[15] = (uint8_t)ah->dlid;
+}
+
+void vb_face_ah_attr_to_core(const struct vb_device *host, const struct ibv_ah_attr *from,
+			     struct vb_ah_attr *to)
 {
 	*to = (struct vb_ah_attr){
 		.flow_label = from->grh.flow_label,
@@ -36,6 +48,8 @@ void vb_face_ah_attr_to_core(const struct ibv_ah_attr *from, struct vb_ah_attr *
 		.is_global = from->is_global != 0,
 	};
 	memcpy(&to->dgid, from->grh.dgid.raw, sizeof(to->dgid));
+	if (!to->is_global && to->dlid && host->lid)
+		gid_from_lid(host, to);
 }
 
 void vb_face_ah_attr_from_core(const struct vb_ah_attr *from, struct ibv_ah_attr *to)
@@ -79,7 +93,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *ibv_pd, struct ibv_ah_attr *attr)
 		errno = EIO;
 		return NULL;
 	}
-	vb_face_ah_attr_to_core(attr, &core_attr);
+	vb_face_ah_attr_to_core(vb_face_host_device(ibv_pd->context), attr, &core_attr);
 	ah->core = vb_ah_create(pd->core, &core_attr);
 	error = errno;
 	vb_engine_leave(pd->engine);

@@ -221,7 +221,8 @@ struct ibv_srq *vb_face_create_srq_ex(struct ibv_context *context,
 				      struct ibv_srq_init_attr_ex *attr);
 
 /* --- ah.c -------------------------------------------------------------------------------- */
-void vb_face_ah_attr_to_core(const struct ibv_ah_attr *from, struct vb_ah_attr *to);
+void vb_face_ah_attr_to_core(const struct vb_device *host, const struct ibv_ah_attr *from,
+			     struct vb_ah_attr *to);
 void vb_face_ah_attr_from_core(const struct vb_ah_attr *from, struct ibv_ah_attr *to);
 /* vb_face_ah_core - NULL for NULL. */
 static inline struct vb_ah *vb_face_ah_core(struct ibv_ah *ah)

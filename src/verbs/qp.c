@@ -254,7 +254,8 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	if (mask & ~(int)VB_KNOWN_QP_ATTR)
 		return EINVAL;
 	if (mask & IBV_QP_AV)
-		vb_face_ah_attr_to_core(&attr->ah_attr, &core.ah);
+		vb_face_ah_attr_to_core(vb_face_host_device(ibv->context), &attr->ah_attr,
+					&core.ah);
 	if (!vb_face_enter(qp->engine))
 		return EIO;
 	error = vb_qp_modify(qp->core, &core, (uint32_t)mask);

@@ -114,6 +114,7 @@ int vb_face_query_port(struct ibv_context *context, uint8_t port, struct ibv_por
 		.max_mtu = IBV_MTU_4096,
 		.active_mtu = (enum ibv_mtu)vb_mtu_code(host->active_path_mtu),
 		.gid_tbl_len = VB_MAX_GIDS,
+		.lid = host->lid,
 		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
 		.max_msg_sz = VB_MAX_MESSAGE,
 		.pkey_tbl_len = VB_PKEY_TABLE,

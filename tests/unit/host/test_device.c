@@ -68,9 +68,11 @@ static int build_machine(void **state)
 
 static struct vb_device devices[VB_MAX_DEVICES];
 
+static bool with_lids;
+
 static int make(size_t count, const char *const *addresses, unsigned int n, char **said)
 {
-	struct vb_settings settings = {.address_count = n};
+	struct vb_settings settings = {.address_count = n, .lid = with_lids};
 	char *ignored = NULL;
 	size_t size;
 	FILE *complaints = open_memstream(said ? said : &ignored, &size);
@@ -225,6 +227,16 @@ static void refusals(void **state)
 	}
 }
 
+static void lids(void **state)
+{
+	assert_int_equal(make_named("10.1.0.1")->lid, 0);
+	with_lids = true;
+	assert_int_equal(make_named("10.1.0.1")->lid, 0x0001);
+	assert_int_equal(make_named("127.77.9.3")->lid, 0x0903);
+	assert_int_equal(make_named("fd02::2")->lid, 0x0002);
+	with_lids = false;
+}
+
 static void path_mtus(void **state)
 {
 	/* interface MTU, path MTU: payload + IPv6 40 + UDP 8 + BTH 12 + RETH 16 + ImmDt 4 + ICRC 4
@@ -313,6 +325,7 @@ int main(void)
 		cmocka_unit_test_setup(ipv6_only, build_machine),
 		cmocka_unit_test_setup(virtual_hosts, build_machine),
 		cmocka_unit_test_setup(refusals, build_machine),
+		cmocka_unit_test_setup(lids, build_machine),
 		cmocka_unit_test_setup(path_mtus, build_machine),
 		cmocka_unit_test_setup(ownership, build_machine),
 		cmocka_unit_test(gids_and_addresses),

@@ -44,6 +44,7 @@ static void defaults(void **state)
 	assert_string_equal(said, "");
 	assert_int_equal(settings.address_count, 0);
 	assert_false(settings.equal_keys);
+	assert_false(settings.lid);
 	assert_true(settings.local);
 	assert_true(settings.direct);
 	free(said);
@@ -72,6 +73,7 @@ static void wrong_values(void **state)
 	} wrong[] = {
 		{"VERBENA_EQUAL_KEYS", "2"},
 		{"VERBENA_EQUAL_KEYS", "yes"},
+		{"VERBENA_LID", "7"},
 		{"VERBENA_LOCAL", "-1"},
 		{"VERBENA_LOCAL", "00"},
 		{"VERBENA_LOCAL", " 1"},
@@ -161,6 +163,9 @@ static void switches(void **state)
 
 	assert_int_equal(read_with("VERBENA_EQUAL_KEYS", "1", &settings, &said), 0);
 	assert_true(settings.equal_keys);
+	free(said);
+	assert_int_equal(read_with("VERBENA_LID", "1", &settings, &said), 0);
+	assert_true(settings.lid);
 	free(said);
 	assert_int_equal(read_with("VERBENA_LOCAL", "0", &settings, &said), 0);
 	assert_false(settings.local);
