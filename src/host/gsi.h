@@ -19,6 +19,7 @@
 #include "base/macros.h"
 #include "cm/cm.h"
 #include "host/host.h"
+#include "registry/ports.h"
 
 #define VB_GSI_SLOT_SHIFT 23u /* of a communication ID, and of the upper half of a transaction ID */
 

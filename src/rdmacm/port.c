@@ -8,7 +8,6 @@
  */
 #include <string.h>
 
-#include "registry/ports.h"
 #include "rdmacm/cma.h"
 
 #define CHOICES 64 /* of ephemeral ports, before giving up */
