@@ -4,6 +4,7 @@
  *
  *      vb_engine_deliver -> vb_gsi_rx -> class CM  -> the connection manager -> the faces' handler
  *                                     -> others    -> the agent that asked, or registered for it
+ *                                     -> the port's counters, where no agent answers for them
  *
  *      the connection manager, vb_gsi_send -> at once, or the queue -> a carrier, flushed
  *
@@ -33,6 +34,7 @@
 #include "base/list.h"
 #include "host/address.h"
 #include "host/engine.h"
+#include "host/performance.h"
 #include "registry/ports.h"
 
 #define PATHS 64u
@@ -352,6 +354,19 @@ static bool wants(const struct vb_gsi_agent *agent, const struct vb_mad *mad)
 	       agent->methods[mad->method / 32] & 1u << mad->method % 32;
 }
 
+/* The port's counters are the same whichever process of the host is asked. */
+static bool answer_performance(struct vb_engine *engine, const struct vb_gsi_rx *rx)
+{
+	struct target to = gsi_of(&rx->path);
+	uint8_t answer[VB_MAD_BYTES];
+
+	if (!vb_engine_performance(engine, rx->mad, answer))
+		return false;
+	to.qpn = rx->src_qpn;
+	(void)send_mad(engine, &to, answer);
+	return true;
+}
+
 static void to_agents(struct vb_engine *engine, const struct vb_mad *mad,
 		      const struct vb_gsi_rx *rx)
 {
@@ -367,7 +382,8 @@ static void to_agents(struct vb_engine *engine, const struct vb_mad *mad,
 		agent->received(agent->env, rx);
 		return;
 	}
-	gsi->counters.rx_unwanted++;
+	if (mad->mgmt_class != VB_MAD_PERFORMANCE || !answer_performance(engine, rx))
+		gsi->counters.rx_unwanted++;
 }
 
 void vb_gsi_rx(struct vb_engine *engine, const struct vb_rx *packet)

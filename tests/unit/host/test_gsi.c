@@ -837,8 +837,15 @@ static void gets(struct side *side)
 		REQUIRE(get32(inbox.mad + 8) == vb_gsi_agent_tid(agent));
 		REQUIRE(get32(inbox.mad + 12) == i);
 	}
+	make_vendor(mad, 1, vb_gsi_agent_tid(agent), 5); /* the port's counters: no agent needed */
+	mad[1] = 4;
+	put16(mad + 16, 0x01); /* ClassPortInfo */
+	REQUIRE(vb_gsi_send(engine, &path, 1, 0x80010000, mad) == 0);
+	wait_for_mail(&inbox);
+	REQUIRE(inbox.mad[1] == 4 && inbox.mad[3] == 0x81 && get16(inbox.mad + 4) == 0);
+	REQUIRE(inbox.mad[64] == 1); /* its base version */
 	meet(side);
-	REQUIRE(atomic_load(&inbox.count) == 5);
+	REQUIRE(atomic_load(&inbox.count) == 6);
 	vb_gsi_agent_destroy(bystander);
 	vb_gsi_agent_destroy(agent);
 	vb_engine_put(engine);
