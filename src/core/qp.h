@@ -207,6 +207,8 @@ struct vb_responder {
 	uint32_t reply_first_psn; /* the PSN that is answered with a FIRST or ONLY opcode */
 	/* one acknowledgement waits behind the answers; a later ACK replaces an earlier one */
 	bool ack_pending;
+	bool unacknowledged; /* a SEND or WRITE packet was accepted since the last answer */
+	bool gap_told;	     /* the last answer was a sequence NAK */
 	bool last_words; /* in ERR for a fault of the peer: what is owed and the NAK still leave */
 	uint8_t ack_syndrome;
 	uint32_t ack_psn;

@@ -307,6 +307,7 @@ static struct vb_reply *add_reply(struct vb_qp *qp, const struct vb_headers *h, 
 		.msn = resp->msn,
 		.operation = (uint8_t)vb_opcode_operation(h->opcode),
 	};
+	resp->unacknowledged = resp->gap_told = false; /* the answer says it */
 	advance(qp, h, packets);
 	vb_nic_make_ready(qp->nic, qp);
 	return reply;
@@ -357,6 +358,7 @@ static void apply(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *p
 		apply_read(qp, h);
 		return;
 	}
+	qp->resp.unacknowledged = true;
 	if (h->ack_req && qp->state != VB_QPS_ERR)
 		acknowledge(qp, VB_AETH_ACK_NO_CREDIT, h->psn);
 }
@@ -564,17 +566,34 @@ static bool send_read_response(struct vb_qp *qp, const struct vb_reply *reply)
 	return true;
 }
 
+static bool send_one_acknowledgement(struct vb_qp *qp, uint8_t syndrome, uint32_t psn)
+{
+	struct vb_headers h = {
+		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_ACK),
+		.psn = psn,
+		.aeth = {.syndrome = syndrome, .msn = qp->resp.msn},
+	};
+
+	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
+}
+
+/* send_acknowledgement - a sequence NAK acknowledges what came before it. Yet between two of them
+ * an ACK goes ahead of the second when it says something new: Linux's Soft-RoCE, once it has gone
+ * back, heeds no NAK before an ACK or its timeout. */
 static void send_acknowledgement(struct vb_qp *qp)
 {
 	struct vb_responder *resp = &qp->resp;
-	struct vb_headers h = {
-		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_ACK),
-		.psn = resp->ack_psn,
-		.aeth = {.syndrome = resp->ack_syndrome, .msn = resp->msn},
-	};
+	const bool gap = resp->ack_syndrome == vb_aeth_syndrome(VB_AETH_NAK, VB_NAK_PSN_SEQUENCE);
 
-	if (send_answer(qp, &h, NULL, 0) != -EAGAIN)
-		resp->ack_pending = resp->last_words = false;
+	if (gap && resp->gap_told && resp->unacknowledged &&
+	    !send_one_acknowledgement(qp, VB_AETH_ACK_NO_CREDIT,
+				      vb_psn_add(resp->ack_psn, VB_PSN_MASK)))
+		return;
+	resp->unacknowledged = false;
+	if (!send_one_acknowledgement(qp, resp->ack_syndrome, resp->ack_psn))
+		return;
+	resp->gap_told = gap;
+	resp->ack_pending = resp->last_words = false;
 }
 
 bool vb_rc_responder_run(struct vb_qp *qp)

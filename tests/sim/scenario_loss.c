@@ -88,6 +88,32 @@ static void middle_lost_and_sent_again_from_there(void **state)
 	scenario_end(s);
 }
 
+/* Of two gaps in one message the second is told by an ACK of what came between, then the NAK: there
+ * are peers that go back by a second NAK only when an ACK came first. */
+static void two_gaps_in_one_message(void **state)
+{
+	struct scenario *s = scenario_begin(&usual);
+
+	fill(s, A, LOCAL_OFFSET, 8 * MTU);
+	scenario_recv(s, B, 1, 8 * MTU);
+	scenario_rule(s, A, VB_OP_SEND_MIDDLE, 1, 1, VB_DROP); /* the third packet, PSN 0 */
+	scenario_rule(s, A, VB_OP_SEND_MIDDLE, 8, 1, VB_DROP); /* of those sent again PSN 2 */
+	scenario_send(s, A, VB_WR_SEND, 2, 8 * MTU);
+	scenario_run(s);
+	assert_int_equal(scenario_count(s, B, -1), 4);
+	assert_int_equal(scenario_nth(s, B, VB_OP_ACK, 0)->h.aeth.syndrome, 0x60);
+	assert_int_equal(scenario_nth(s, B, VB_OP_ACK, 0)->h.psn, 0);
+	assert_int_equal(scenario_nth(s, B, VB_OP_ACK, 1)->h.aeth.syndrome, 0x1f);
+	assert_int_equal(scenario_nth(s, B, VB_OP_ACK, 1)->h.psn, 1);
+	assert_int_equal(scenario_nth(s, B, VB_OP_ACK, 2)->h.aeth.syndrome, 0x60);
+	assert_int_equal(scenario_nth(s, B, VB_OP_ACK, 2)->h.psn, 2);
+	assert_int_equal(scenario_nth(s, B, VB_OP_ACK, 3)->h.aeth.msn, 1);
+	scenario_expect(s, A, 0, 2, VB_WC_SUCCESS);
+	assert_received(s, 8 * MTU);
+	assert_int_equal(s->net.nodes[A].nic->counters.timeouts, 0);
+	scenario_end(s);
+}
+
 /* The NAK is lost as well: the timeout repeats everything, the message arrives once. */
 static void nak_lost(void **state)
 {
@@ -225,6 +251,7 @@ int main(void)
 		cmocka_unit_test(nothing_lost),
 		cmocka_unit_test(request_lost_and_repeated_after_the_timeout),
 		cmocka_unit_test(middle_lost_and_sent_again_from_there),
+		cmocka_unit_test(two_gaps_in_one_message),
 		cmocka_unit_test(nak_lost),
 		cmocka_unit_test(ack_lost),
 		cmocka_unit_test(ack_coalesced_and_made_up_for),
