@@ -5,14 +5,15 @@
  *      mover [--pairs N] [OPTION...] ADDRESS_A ADDRESS_B
  *      mover --port PORT [OPTION...]              one process, the server of a pair
  *      mover --port PORT [OPTION...] ADDRESS      its client, perhaps on another machine
- *      options: --rounds N, --seed S, --gid INDEX, --mtu BYTES, --tries N
+ *      options: --rounds N, --seed S, --gid INDEX, --mtu BYTES, --tries N, --only RC|UC|UD,
+ *               --longest BYTES
  *
  * Starts N processes on host A and N on host B (the same address twice: one host), or is itself one
- * process of a pair, which finds the other by TCP. Each pair has an RC, a UC and a UD queue pair, and
- * goes through every operation with lengths and alignments that are odd, in scattered pieces on both
- * sides. What arrives is compared byte for byte with a pattern that is a function of the transfer's
- * number and the offset; bytes around it must stay as they were. Prints one line a pair and
- * "N passed, M failed"; exit status 0 when all passed.
+ * process of a pair, which finds the other by TCP. Each pair has an RC, a UC and a UD queue pair,
+ * and goes through every operation with lengths and alignments that are odd, in scattered pieces on
+ * both sides. What arrives is compared byte for byte with a pattern that is a function of the
+ * transfer's number and the offset; bytes around it must stay as they were. Prints one line a pair
+ * and "N passed, M failed"; exit status 0 when all passed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -42,7 +43,9 @@
 struct options {
 	int pairs, rounds, gid_index, port;
 	uint32_t mtu;
-	int tries; /* of a UC or UD transfer: packets may be lost */
+	int tries;	  /* of a UC or UD transfer: packets may be lost */
+	const char *only; /* a kind's name, or NULL: all */
+	uint32_t longest;
 	uint64_t seed;
 };
 
@@ -504,6 +507,19 @@ static uint32_t alignment(uint32_t number)
 	return number * 2654435761u >> 28;
 }
 
+/* wanted - whether the options and the kind allow it. */
+static bool wanted(const struct options *options, const struct step *step, uint32_t length)
+{
+	if (options->only && strcmp(options->only, kind_names[step->kind]) != 0)
+		return false;
+	if (step->kind == UD && length > options->mtu)
+		return false;
+	/* UC has no flow control: what fits into any socket buffer. */
+	if (step->kind == UC && length > 65537)
+		return false;
+	return length <= options->longest;
+}
+
 static int drive(struct host *host)
 {
 	struct transfer t = {0};
@@ -515,10 +531,8 @@ static int drive(struct host *host)
 			for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++) {
 				bool atomic = steps[s].opcode >= IBV_WR_ATOMIC_CMP_AND_SWP;
 
-				/* UC has no flow control: what fits into any socket buffer. */
-				if ((steps[s].kind == UD && lengths[l] > host->options->mtu) ||
-				    (atomic && l > 2) ||
-				    (steps[s].kind == UC && lengths[l] > 65537))
+				if (!wanted(host->options, &steps[s], lengths[l]) ||
+				    (atomic && l > 2))
 					continue;
 				t.number++;
 				t.kind = steps[s].kind;
@@ -615,8 +629,13 @@ static const char usage[] = "usage: mover [--pairs 1..64] [--rounds N] [--seed S
 
 int main(int argc, char **argv)
 {
-	struct options o = {
-		.pairs = 4, .rounds = 1, .gid_index = 1, .mtu = 1024, .tries = 3, .seed = 1};
+	struct options o = {.pairs = 4,
+			    .rounds = 1,
+			    .gid_index = 1,
+			    .mtu = 1024,
+			    .tries = 3,
+			    .longest = UINT32_MAX,
+			    .seed = 1};
 
 	for (; argc > 2 && argv[1][0] == '-'; argv += 2, argc -= 2) {
 		if (strcmp(argv[1], "--pairs") == 0)
@@ -631,6 +650,10 @@ int main(int argc, char **argv)
 			o.mtu = (uint32_t)atoi(argv[2]);
 		else if (strcmp(argv[1], "--tries") == 0)
 			o.tries = atoi(argv[2]);
+		else if (strcmp(argv[1], "--only") == 0)
+			o.only = argv[2];
+		else if (strcmp(argv[1], "--longest") == 0)
+			o.longest = (uint32_t)atoi(argv[2]);
 		else if (strcmp(argv[1], "--port") == 0)
 			o.port = atoi(argv[2]);
 	}
