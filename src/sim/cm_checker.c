@@ -267,7 +267,7 @@ static bool on_request(struct vb_cm_world *world, struct vb_cm_net_node *node,
 	vb_cm_end_move(end, end->sidr ? VB_CM_STAGE_SIDR_RCVD : VB_CM_STAGE_REQ_RCVD);
 	if (vb_cm_program_told(end, event))
 		return true;
-	from->met_refusal = true;
+	from->met_refusal |= !*event->later;
 	world->stats.refused++;
 	end->conn = NULL;
 	vb_cm_end_move(end, VB_CM_STAGE_GONE);
@@ -352,7 +352,9 @@ static const char *judge_rej(struct vb_cm_end *end, const struct vb_cm_event *ev
 {
 	struct vb_cm_world *world = end->world;
 	bool excused = has_left(end) || other_is_gone(end);
-	bool back = end->incarnation || end->remote->incarnation;
+	/* Somebody has used a queue pair of one of the two before. */
+	bool back =
+		end->incarnation || end->remote->incarnation || end->tries_left < VB_CM_WORLD_TRIES;
 
 	/* A REP from a queue pair that we still hold for connected is refused by our own side. */
 	if (!arrives(world, VB_CM_KIND_REJ))
@@ -656,14 +658,23 @@ static struct vb_cm_end *learn_id(struct vb_cm_world *world, const struct vb_cm_
 	return end;
 }
 
+static uint32_t qpn_of(const struct vb_cm_end *end)
+{
+	return end->active ? end->req.qpn : end->rep.qpn;
+}
+
 /* A manager ends a connection of its own accord when the queue pair at its other end wants another
- * one: the peer has come back, or a message of its former self was still under way. */
+ * one: the peer has come back, or a message from before this connection was still under way. */
 static void on_own_dreq(struct vb_cm_end *end)
 {
-	const struct vb_cm_mad *mad = end->world->net.arriving;
+	struct vb_cm_world *world = end->world;
+	const struct vb_cm_mad *mad = world->net.arriving;
+	const struct vb_cm_end *from =
+		mad ? find_end(world, mad->from, mad->incarnation, mad->local_id) : NULL;
 
-	if (!has_left(end) && (!mad || mad->incarnation == mad->from->incarnation))
-		vb_sim_fail(&end->world->net.sim, "%s disconnects by itself", vb_cm_end_name(end));
+	if (!from || from == end->peer || from->node != end->peer->node ||
+	    qpn_of(from) != qpn_of(end->peer))
+		vb_sim_fail(&world->net.sim, "%s disconnects by itself", vb_cm_end_name(end));
 	end->taken_for_stale = true;
 	vb_cm_end_move(end, VB_CM_STAGE_DREQ_SENT);
 }

@@ -584,7 +584,8 @@ bool vb_cm_program_told(struct vb_cm_end *end, const struct vb_cm_event *event)
 	case VB_CM_REQ_RECEIVED:
 	case VB_CM_SIDR_REQ_RECEIVED:
 		draw_habits(end, end->sidr ? world->timeout_low : end->req.remote_cm_timeout);
-		if (!world->options.plan && chance(world, 40000))
+		*event->later = !world->options.plan && chance(world, 60000);
+		if (*event->later || (!world->options.plan && chance(world, 40000)))
 			return false;
 		answer_later(end, ACT_ANSWER);
 		break;
@@ -640,7 +641,7 @@ static void attempt(void *object, uint64_t word, void *data)
 	end->service = chance(world, 80000)   ? VB_CM_NO_SERVICE
 		       : chance(world, 80000) ? VB_CM_NO_ADDRESS
 					      : vb_rng_below(rng, VB_CM_SERVICES);
-	end->tries_left = 3;
+	end->tries_left = VB_CM_WORLD_TRIES;
 	draw_req(end);
 	draw_habits(end, end->req.local_cm_timeout);
 	end->conn = vb_cm_conn_create(from->cm, end);

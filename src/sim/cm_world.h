@@ -30,6 +30,8 @@
 
 #define VB_CM_WORLD_ENDS 640
 #define VB_CM_WORLD_ATTEMPTS 24
+#define VB_CM_WORLD_TRIES 3 /* more, with the same queue pair, of an end that is taken for stale   \
+			     */
 /* Services of a node: 0 at every address, 1 and 2 with one ID at an IPv4 and an IPv6 address; and
  * two that nobody offers: an unknown ID, an unknown address. */
 #define VB_CM_SERVICES 3
