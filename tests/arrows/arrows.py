@@ -50,6 +50,11 @@ MAY_CALL = {
         "malloc", "calloc", "realloc", "free", "posix_memalign",  # when objects are created
         "__errno_location",
     },
+    "cm": {
+        "memcpy", "memmove", "memset", "memcmp",
+        "malloc", "calloc", "realloc", "free",  # when a connection or listener begins or ends
+        "__errno_location",
+    },
 }
 # Which the compiler brings along.
 COMPILER = {
