@@ -4,6 +4,7 @@
 
 headers    one captured packet of each opcode (tests/golden), opcodes that no capture has, odd ones
 rx         lists of packets for one NIC (fuzz_rx.c)
+cm_message messages of the connection manager, captured and full
 endpoints  programs of steps for two NICs and the wire between them (fuzz_endpoints.c)
 
 An input that a fuzzer found and that must never fail again goes into the same folders by hand, under a
@@ -112,6 +113,28 @@ def headers():
         odd_atomic_cut=bth(0x13) + b"\x11" * 27,
         odd_fecn_becn=bth(4)[:4] + b"\xc0" + bth(4)[5:] + b"abcd",
     )
+    return out
+
+
+# --- fuzz_cm_message.c -------------------------------------------------------------------------------
+
+CM_MESSAGES = "req mra rej rep rtu dreq drep sidr_req sidr_rep".split()
+
+
+def cm_messages():
+    """A first byte that names the attribute, a second that is odd where the header is to be made."""
+    out = dict(odd_empty=b"", odd_short=b"\0\0" + b"\1" * 100)
+    for packet in roce_packets():
+        mad = packet[20:276]
+        if packet[0] == 0x64 and packet[5:8] == b"\0\0\1" and len(mad) == 256:
+            out.setdefault(CM_MESSAGES[mad[17] - 0x10], b"\0\0" + mad)
+    out["odd_lap"] = out["req"][:19] + b"\x19" + out["req"][20:]
+    out["odd_class"] = out["req"][:3] + b"\x03" + out["req"][4:]
+    for i, name in enumerate(CM_MESSAGES):
+        out["full_" + name] = bytes([i, 1]) + b"\xff" * 232
+        out["cut_" + name] = bytes([i, 1]) + bytes(range(10, 50))
+    out["rej_ari"] = b"\2\1" + b"\0" * 8 + bytes([0x80, 8 << 1, 0, 4]) + b"\1" * 16
+    out["sidr_rep_info"] = b"\x08\1" + b"\0" * 4 + bytes([1, 72]) + b"\2" * 100
     return out
 
 
@@ -383,4 +406,5 @@ def other_programs():
 
 write("headers", headers())
 write("rx", rx())
+write("cm_message", cm_messages())
 write("endpoints", {**rc_programs(), **other_programs()})
