@@ -7,7 +7,9 @@
  *        SIDR_REQ     service ID at 32, private data at 40    / IP version in private data byte 1
  *        SIDR_REP     request ID at 24                        \ bits 31 .. 23 are the slot of the
  *        others       remote communication ID at 28           / process that is answered
- *      other classes, responses     transaction ID at 8       bits 63 .. 55 are the asker's slot
+ *      other classes
+ *        responses    transaction ID at 8          bits 63 .. 55 are the asker's slot
+ *        requests     class and its version        whoever registered for them
  *
  * Service IDs and the IP version are those of the RDMA IP CM service (IBTA annex A11). Only where
  * the bytes stand is known here; whether they make sense is for the one to judge who gets them.
@@ -18,6 +20,7 @@
 #include "wire/cm_message.h"
 
 #define CLASS_AT 1
+#define VERSION_AT 2
 #define METHOD_AT 3
 #define TID_AT 8
 #define ATTRIBUTE_AT 16
@@ -57,8 +60,11 @@ uint16_t vb_mad_route(struct vb_registry *registry, const uint8_t *mad, size_t s
 	if (size < VB_MAD_BYTES || mad[0] != VB_MAD_BASE_VERSION)
 		return 0;
 	if (mad[CLASS_AT] != VB_MAD_CM)
-		return mad[METHOD_AT] & VB_MAD_RESPONSE_BIT ? slot_of_id(load_u32(mad + TID_AT))
-							    : 0;
+		return mad[METHOD_AT] & VB_MAD_RESPONSE_BIT
+			       ? slot_of_id(load_u32(mad + TID_AT))
+			       : vb_ports_listener(
+					 registry, VB_PS_MAD, VB_PORT_IPV4,
+					 vb_mad_class_port(mad[CLASS_AT], mad[VERSION_AT]));
 	switch ((unsigned int)mad[ATTRIBUTE_AT] << 8 | mad[ATTRIBUTE_AT + 1]) {
 	case VB_CM_ATTR_REQ:
 		return listener(registry, mad + SERVICE_ID_AT, mad + REQ_PRIVATE_AT);

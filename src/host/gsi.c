@@ -4,7 +4,8 @@
  *
  *      vb_engine_deliver -> vb_gsi_rx -> class CM  -> the connection manager -> the faces' handler
  *                                     -> others    -> the agent that asked, or registered for it
- *                                     -> the port's counters, where no agent answers for them
+ *                                     -> the port's counters, where no agent answers for them;
+ *                                        a refusal, where nobody does
  *
  *      the connection manager, vb_gsi_send -> at once, or the queue -> a carrier, flushed
  *
@@ -354,17 +355,25 @@ static bool wants(const struct vb_gsi_agent *agent, const struct vb_mad *mad)
 	       agent->methods[mad->method / 32] & 1u << mad->method % 32;
 }
 
-/* The port's counters are the same whichever process of the host is asked. */
-static bool answer_performance(struct vb_engine *engine, const struct vb_gsi_rx *rx)
+/* What no agent wants. The port's counters are the same whichever process of the host is asked;
+ * another Get or Set is refused, as Linux does it, so that the asker need not wait in vain. */
+static void answer(struct vb_engine *engine, const struct vb_mad *mad, const struct vb_gsi_rx *rx)
 {
 	struct target to = gsi_of(&rx->path);
-	uint8_t answer[VB_MAD_BYTES];
+	uint8_t out[VB_MAD_BYTES];
 
-	if (!vb_engine_performance(engine, rx->mad, answer))
-		return false;
+	if (!vb_engine_performance(engine, rx->mad, out)) {
+		engine->gsi->counters.rx_unwanted++;
+		if (mad->method != VB_MAD_GET && mad->method != VB_MAD_SET)
+			return;
+		memcpy(out, rx->mad, sizeof(out));
+		out[3] = VB_MAD_GET_RESPONSE;
+		out[4] = 0;
+		out[5] = VB_MAD_STATUS_UNSUPPORTED;
+	}
 	to.qpn = rx->src_qpn;
-	(void)send_mad(engine, &to, answer);
-	return true;
+	if (to.qpn > 0 && to.qpn < VB_QPN_MULTICAST)
+		(void)send_mad(engine, &to, out);
 }
 
 static void to_agents(struct vb_engine *engine, const struct vb_mad *mad,
@@ -382,8 +391,7 @@ static void to_agents(struct vb_engine *engine, const struct vb_mad *mad,
 		agent->received(agent->env, rx);
 		return;
 	}
-	if (mad->mgmt_class != VB_MAD_PERFORMANCE || !answer_performance(engine, rx))
-		gsi->counters.rx_unwanted++;
+	answer(engine, mad, rx);
 }
 
 void vb_gsi_rx(struct vb_engine *engine, const struct vb_rx *packet)
@@ -427,6 +435,11 @@ static bool collides(const struct vb_gsi_agent *a, const struct vb_gsi_agent *b)
 	return methods && a->mgmt_class == b->mgmt_class && a->class_version == b->class_version;
 }
 
+static bool takes_requests(const struct vb_gsi_agent *agent)
+{
+	return agent->methods[0] | agent->methods[1] | agent->methods[2] | agent->methods[3];
+}
+
 /* What they share with nobody else of this host: numbers that are not in use. */
 static bool is_free(const struct vb_gsi *gsi, uint32_t tid)
 {
@@ -440,16 +453,43 @@ static bool is_free(const struct vb_gsi *gsi, uint32_t tid)
 	return true;
 }
 
+/* Which process of the host takes the requests of a class. */
+static int claim_class(struct vb_engine *engine, const struct vb_gsi_agent *agent)
+{
+	uint16_t port = vb_mad_class_port(agent->mgmt_class, agent->class_version);
+	int rc;
+
+	if (!takes_requests(agent) || port == 0)
+		return 0;
+	rc = vb_ports_claim(engine->registry, VB_PS_MAD, VB_PORT_IPV4, &port);
+	if (rc)
+		return rc == -EADDRINUSE ? -EBUSY : rc;
+	vb_ports_set_listening(engine->registry, VB_PS_MAD, VB_PORT_IPV4, port, true);
+	return 0;
+}
+
+static void release_class(struct vb_engine *engine, const struct vb_gsi_agent *agent)
+{
+	uint16_t port = vb_mad_class_port(agent->mgmt_class, agent->class_version);
+
+	if (takes_requests(agent) && port != 0)
+		vb_ports_release(engine->registry, VB_PS_MAD, VB_PORT_IPV4, port);
+}
+
 static int add_agent(struct vb_engine *engine, struct vb_gsi_agent *agent)
 {
 	struct vb_gsi *gsi = engine->gsi;
 	struct vb_list *link, *tmp;
+	int rc;
 
 	vb_list_for_each(link, tmp, &gsi->agents)
 	{
 		if (collides(vb_list_entry(link, struct vb_gsi_agent, link), agent))
 			return -EBUSY;
 	}
+	rc = claim_class(engine, agent);
+	if (rc)
+		return rc;
 	do
 		agent->tid = (uint32_t)engine->registry->slot << VB_GSI_SLOT_SHIFT |
 			     (++gsi->next_agent & ((1u << VB_GSI_SLOT_SHIFT) - 1));
@@ -464,7 +504,6 @@ int vb_gsi_agent_create(struct vb_engine *engine, uint8_t mgmt_class, uint8_t cl
 			struct vb_gsi_agent **out)
 {
 	struct vb_gsi_agent *agent = calloc(1, sizeof(*agent));
-	bool asks = methods[0] | methods[1] | methods[2] | methods[3];
 	int rc;
 
 	if (!agent)
@@ -476,7 +515,7 @@ int vb_gsi_agent_create(struct vb_engine *engine, uint8_t mgmt_class, uint8_t cl
 	agent->received = received;
 	agent->env = env;
 	rc = -EBUSY; /* the manager's own class */
-	if (mgmt_class == VB_MAD_CM && asks)
+	if (mgmt_class == VB_MAD_CM && takes_requests(agent))
 		goto err;
 	rc = -EIO;
 	if (!vb_engine_enter(engine))
@@ -498,6 +537,7 @@ void vb_gsi_agent_destroy(struct vb_gsi_agent *agent)
 		return;
 	if (vb_engine_enter(agent->engine)) {
 		vb_list_remove(&agent->link);
+		release_class(agent->engine, agent);
 		vb_engine_leave(agent->engine);
 	}
 	free(agent);

@@ -57,8 +57,9 @@ struct vb_gsi_agent;
 
 /* vb_gsi_agent_create - outside. From now on received() sees responses to what the agent sent (whose
  * transaction ID's upper half is vb_gsi_agent_tid()), and, with methods non-zero (bit m: method m),
- * requests of its class that come to this process. received() is called inside: it must not block.
- * 0, -ENOMEM, -EBUSY: another agent of this process has one of the methods. */
+ * requests of its class to this host. received() is called inside: it must not block.
+ * 0, -ENOMEM, -EBUSY: another agent of this process has one of the methods, or another process of
+ * the host takes requests of the class. */
 VB_SHARED int vb_gsi_agent_create(struct vb_engine *engine, uint8_t mgmt_class,
 				  uint8_t class_version, const uint32_t methods[4],
 				  void (*received)(void *env, const struct vb_gsi_rx *rx),

@@ -3,7 +3,7 @@
  * ports.c - the RDMA ports of one host; ports.h shows a word.
  *
  *      page 0          struct head: the tag of each slot's owner, written when it joins
- *      page 1 ..       words[space][family][port], 4 MiB of holes
+ *      page 1 ..       words[space][family][port], 5 MiB of holes
  *
  * A word counts only while its slot is alive (the kernel's word) and its tag is the one of the
  * slot's owner: so nothing has to be cleaned up after a process that died, and whoever needs the
@@ -158,6 +158,8 @@ static int space_index(uint16_t space)
 		return 2;
 	case VB_PS_IB:
 		return 3;
+	case VB_PS_MAD:
+		return 4;
 	}
 	return -1;
 }

@@ -24,7 +24,15 @@ enum vb_port_space {
 	VB_PS_TCP = 0x0106,
 	VB_PS_UDP = 0x0111,
 	VB_PS_IB = 0x013f,
+	/* Ours: who answers requests of a management class; the port is vb_mad_class_port(), the
+	 * family IPv4. */
+	VB_PS_MAD = 0xfffe,
 };
+
+static inline uint16_t vb_mad_class_port(uint8_t mgmt_class, uint8_t class_version)
+{
+	return (uint16_t)(class_version << 8 | mgmt_class);
+}
 
 enum vb_port_families { VB_PORT_IPV4 = 1, VB_PORT_IPV6 = 2 };
 
@@ -35,7 +43,8 @@ enum vb_port_families { VB_PORT_IPV4 = 1, VB_PORT_IPV6 = 2 };
  * has 255 claims; -EINVAL an unknown port space; others from the system. */
 int vb_ports_claim(struct vb_registry *registry, uint16_t space, unsigned int families,
 		   uint16_t *port) VB_MUST_USE;
-/* vb_ports_set_listening - whether connections to the port (which is claimed) come to this process. */
+/* vb_ports_set_listening - whether connections to the port (which is claimed) come to this process.
+ */
 void vb_ports_set_listening(struct vb_registry *registry, uint16_t space, unsigned int families,
 			    uint16_t port, bool listening);
 void vb_ports_release(struct vb_registry *registry, uint16_t space, unsigned int families,

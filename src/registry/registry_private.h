@@ -22,8 +22,8 @@
 #define VB_REGISTRY_LOCK_WAIT_MS 10000 /* a stopped holder is an error, not a hang */
 #define VB_DIRECTORY_NAME_MAX 96
 #define VB_PORTS_NAME "ports"
-#define VB_PORT_SPACES 4u
-#define VB_PORT_PAGES 1024u /* of words in the file of ports */
+#define VB_PORT_SPACES 5u
+#define VB_PORT_PAGES 1280u /* of words in the file of ports */
 
 struct vb_registry_private {
 	int dir_fd; /* <netns>-<address> */

@@ -42,6 +42,7 @@ enum vb_mad_method {
 	VB_MAD_GET_RESPONSE = 0x81,
 };
 #define VB_MAD_RESPONSE_BIT 0x80u
+#define VB_MAD_STATUS_UNSUPPORTED 0x0cu /* that method with that attribute, IBTA 13.4.7 */
 
 struct vb_mad {
 	uint8_t base_version, mgmt_class, class_version, method;
