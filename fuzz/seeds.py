@@ -6,6 +6,7 @@ headers    one captured packet of each opcode (tests/golden), opcodes that no ca
 rx         lists of packets for one NIC (fuzz_rx.c)
 cm_message messages of the connection manager, captured and full
 endpoints  programs of steps for two NICs and the wire between them (fuzz_endpoints.c)
+cm         programs of steps for a connection manager; messages from the captures (fuzz_cm.c)
 
 An input that a fuzzer found and that must never fail again goes into the same folders by hand, under a
 name that says what it is; this script writes its own files only.
@@ -404,7 +405,85 @@ def other_programs():
     )  # fmt: skip
 
 
+# --- fuzz_cm.c ---------------------------------------------------------------------------------------
+
+KINDS = [*CM_MESSAGES, "lap", "apr"]
+CALLS = "req sidr_req rep rtu rej mra dreq drep sidr_rep established destroy".split()
+HEADER, IDS, CONTENT = 1, 2, 4
+AGAIN, CM_DEADLINE, LISTEN = b"\2", b"\5", b"\6"
+REFUSING = 0x80
+HABITS = 0x6A  # 3 retries, 4.2 ms ACK timeout, 8.6 s for the peer
+GOLDEN_MADS = {kind: data[2:] for kind, data in cm_messages().items() if kind in CM_MESSAGES}
+
+
+def raw(mad, control=0, slot=0):
+    """As it is; 255 stands for 256 bytes."""
+    return bytes([0, control, slot, {256: 255, 257: 254}.get(len(mad), len(mad))]) + mad
+
+
+def mad(kind, slot=0, control=HEADER | IDS | CONTENT, refusing=0):
+    """The data that a kernel sent in such a message, made one of this connection's."""
+    data = GOLDEN_MADS.get(kind, bytes(256))[24:].rstrip(b"\0")
+    return bytes([1 | refusing, control | KINDS.index(kind) << 3, slot, len(data)]) + data
+
+
+def call(name, slot=0, length=5):
+    args = b"" if name == "destroy" else bytes([length])
+    if name in ("req", "sidr_req"):
+        args = bytes([HABITS]) + args
+    return bytes([3, slot, CALLS.index(name)]) + args
+
+
+def some_time(exponent):
+    return bytes([4, exponent])
+
+
+# How slot 0 comes into each state.
+CM_STATES = dict(
+    idle=call("rtu"),
+    req_sent=call("req"),
+    rep_rcvd=call("req") + mad("rep"),
+    mra_rep_sent=call("req") + mad("rep") + call("mra"),
+    active_established=call("req") + mad("rep") + call("rtu"),
+    req_rcvd=mad("req"),
+    mra_req_sent=mad("req") + call("mra"),
+    rep_sent=mad("req") + call("rep"),
+    passive_established=mad("req") + call("rep") + mad("rtu"),
+    dreq_sent=mad("req") + call("rep") + mad("rtu") + call("dreq"),
+    dreq_rcvd=call("req") + mad("rep") + call("rtu") + mad("dreq"),
+    timewait=call("req") + mad("rep") + call("rtu") + call("dreq") + mad("drep"),
+    sidr_req_sent=call("sidr_req"),
+    sidr_req_rcvd=mad("sidr_req"),
+    sidr_rep_sent=mad("sidr_req") + call("sidr_rep"),
+)
+
+
+def cm():
+    out = {}
+    for name, begin in CM_STATES.items():
+        end = call("destroy") + CM_DEADLINE
+        out["messages_" + name] = b"".join(begin + mad(kind) + end for kind in KINDS)
+        out["calls_" + name] = b"".join(begin + call(c) + end for c in CALLS)
+        out["deadlines_" + name] = begin + CM_DEADLINE * 12 + some_time(39)
+        out["foreign_" + name] = begin + b"".join(mad(kind, control=HEADER | CONTENT) for kind in KINDS)
+    for kind, data in GOLDEN_MADS.items():
+        out["golden_" + kind] = (raw(data) + AGAIN + raw(data[:-1]) + raw(data + b"\0")
+                                         + raw(data[:24]) + raw(data, IDS) + raw(b"\2" + data[1:]))  # fmt: skip
+    out["refused"] = mad("req", refusing=REFUSING) + mad("sidr_req", refusing=REFUSING)
+    out["nobody_listens"] = LISTEN + mad("req") + mad("sidr_req") + LISTEN + mad("req")
+    out["too_many"] = b"".join(mad("req", slot) for slot in range(8)) * 2
+    out["stale"] = (mad("req", control=HEADER | IDS) + call("rep") + mad("rtu")
+                    + mad("req", 1, HEADER) + call("req", 2) + mad("rep", 2, HEADER | IDS)
+                    + call("req", 3) + mad("rep", 3, HEADER | IDS))  # fmt: skip
+    out["too_long"] = b"".join(call(c, i % 8, 255) for i, c in enumerate(CALLS[:9]))
+    out["many_at_once"] = b"".join(
+        call("req", slot) + mad("rep", slot) + call("rtu", slot) for slot in range(8)
+    ) + b"".join(mad("dreq", slot) for slot in range(8))
+    return out
+
+
 write("headers", headers())
 write("rx", rx())
 write("cm_message", cm_messages())
+write("cm", cm())
 write("endpoints", {**rc_programs(), **other_programs()})
