@@ -9,7 +9,7 @@ set -eu
 
 build='gcc libc6-dev clang cmake make pkg-config libibverbs-dev librdmacm-dev libibumad-dev libisal-dev'
 tests='libcmocka-dev libclang-rt-14-dev python3 python3-pytest'
-run='ibverbs-utils rdmacm-utils perftest iproute2 iperf3 procps util-linux'
+run='ibverbs-utils rdmacm-utils perftest infiniband-diags iproute2 iperf3 procps util-linux'
 
 if [ "${1:-}" = --list ]; then
 	printf '%s\n' $build $tests $run
