@@ -412,6 +412,7 @@ CALLS = "req sidr_req rep rtu rej mra dreq drep sidr_rep established destroy".sp
 HEADER, IDS, CONTENT = 1, 2, 4
 AGAIN, CM_DEADLINE, LISTEN = b"\2", b"\5", b"\6"
 REFUSING = 0x80
+GUID = bytes.fromhex("027700fffe000011")  # of the peer
 HABITS = 0x6A  # 3 retries, 4.2 ms ACK timeout, 8.6 s for the peer
 GOLDEN_MADS = {kind: data[2:] for kind, data in cm_messages().items() if kind in CM_MESSAGES}
 
@@ -421,9 +422,10 @@ def raw(mad, control=0, slot=0):
     return bytes([0, control, slot, {256: 255, 257: 254}.get(len(mad), len(mad))]) + mad
 
 
-def mad(kind, slot=0, control=HEADER | IDS | CONTENT, refusing=0):
-    """The data that a kernel sent in such a message, made one of this connection's."""
-    data = GOLDEN_MADS.get(kind, bytes(256))[24:].rstrip(b"\0")
+def mad(kind, slot=0, control=HEADER | IDS | CONTENT, refusing=0, at=0, other=b""):
+    """The data that a kernel sent in such a message, made one of this connection's; with other bytes there."""
+    data = GOLDEN_MADS.get(kind, bytes(256))[24:]
+    data = (data[:at] + other + data[at + len(other) :]).rstrip(b"\0")
     return bytes([1 | refusing, control | KINDS.index(kind) << 3, slot, len(data)]) + data
 
 
@@ -464,7 +466,7 @@ def cm():
         end = call("destroy") + CM_DEADLINE
         out["messages_" + name] = b"".join(begin + mad(kind) + end for kind in KINDS)
         out["calls_" + name] = b"".join(begin + call(c) + end for c in CALLS)
-        out["deadlines_" + name] = begin + CM_DEADLINE * 12 + some_time(39)
+        out["deadlines_" + name] = begin + CM_DEADLINE * 20 + some_time(39)
         out["foreign_" + name] = begin + b"".join(mad(kind, control=HEADER | CONTENT) for kind in KINDS)
     for kind, data in GOLDEN_MADS.items():
         out["golden_" + kind] = (raw(data) + AGAIN + raw(data[:-1]) + raw(data + b"\0")
@@ -475,7 +477,24 @@ def cm():
     out["stale"] = (mad("req", control=HEADER | IDS) + call("rep") + mad("rtu")
                     + mad("req", 1, HEADER) + call("req", 2) + mad("rep", 2, HEADER | IDS)
                     + call("req", 3) + mad("rep", 3, HEADER | IDS))  # fmt: skip
-    out["too_long"] = b"".join(call(c, i % 8, 255) for i, c in enumerate(CALLS[:9]))
+    for name in ("idle", "rep_rcvd", "req_rcvd", "active_established", "sidr_req_rcvd"):
+        out["too_long_" + name] = CM_STATES[name] + b"".join(call(c, 0, 255) for c in CALLS[:9])
+    for name in ("req_sent", "rep_sent", "rep_rcvd", "active_established", "passive_established"):
+        out["refusals_" + name] = b"".join(
+            CM_STATES[name] + mad("rej", at=8, other=bytes([about << 6, 8 << 1, 0, reason]) + GUID)
+            + call("destroy") + CM_DEADLINE
+            for about in range(3) for reason in (4, 10, 28)
+        )  # fmt: skip
+    for name in ("req_sent", "rep_sent"):
+        out["mra_about_each_" + name] = CM_STATES[name] + b"".join(
+            mad("mra", at=8, other=bytes([about << 6, 20 << 3])) + CM_DEADLINE for about in range(4)
+        )
+    out["dreq_of_another_qp"] = CM_STATES["passive_established"] + mad("dreq", control=HEADER | IDS)
+    out["req_odd"] = b"".join(
+        mad("req", at=at, other=other) for at, other in ((43, b"\6"), (50, b"\xf0"), (50, b"\0"))
+    )
+    out["many_deadlines"] = (b"".join(call("req", slot) for slot in range(8)) + call("destroy", 3)
+                             + CM_DEADLINE * 9 + call("destroy", 0) + CM_DEADLINE * 30)  # fmt: skip
     out["many_at_once"] = b"".join(
         call("req", slot) + mad("rep", slot) + call("rtu", slot) for slot in range(8)
     ) + b"".join(mad("dreq", slot) for slot in range(8))
