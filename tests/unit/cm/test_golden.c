@@ -138,9 +138,11 @@ static int call_for(struct player *player, const struct vb_cm_message *m)
 
 	switch ((enum vb_cm_attr)m->mad.attr_id) {
 	case VB_CM_ATTR_REQ:
+		req = req_of(m);
 		player->conn = vb_cm_conn_create(player->cm, NULL);
 		return vb_cm_send_req(player->conn, &player->peer, &req, player->now);
 	case VB_CM_ATTR_REP:
+		rep = rep_of(m);
 		return vb_cm_send_rep(player->conn, &rep, player->now);
 	case VB_CM_ATTR_RTU:
 		return vb_cm_send_rtu(player->conn, NULL, 0, player->now);
@@ -149,9 +151,18 @@ static int call_for(struct player *player, const struct vb_cm_message *m)
 	case VB_CM_ATTR_DREP:
 		return vb_cm_send_drep(player->conn, NULL, 0, player->now);
 	case VB_CM_ATTR_SIDR_REQ:
+		sidr_req = (struct vb_cm_sidr_req){.service_id = m->sidr_req.service_id,
+						   .pkey = m->sidr_req.pkey,
+						   .timeout = 20,
+						   .max_retries = 15,
+						   .private_data = m->private_data,
+						   .private_data_len = m->private_len};
 		player->conn = vb_cm_conn_create(player->cm, NULL);
 		return vb_cm_send_sidr_req(player->conn, &player->peer, &sidr_req, player->now);
 	case VB_CM_ATTR_SIDR_REP:
+		sidr_rep = (struct vb_cm_sidr_rep){.status = m->sidr_rep.status,
+						   .qpn = m->sidr_rep.qpn,
+						   .qkey = m->sidr_rep.qkey};
 		return vb_cm_send_sidr_rep(player->conn, &sidr_rep, player->now);
 	case VB_CM_ATTR_MRA:
 	case VB_CM_ATTR_REJ:
