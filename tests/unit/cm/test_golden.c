@@ -125,16 +125,10 @@ static struct vb_cm_rep rep_of(const struct vb_cm_message *m)
 /* What the program of the replaced kernel did, where the message does not come by itself. */
 static int call_for(struct player *player, const struct vb_cm_message *m)
 {
-	const struct vb_cm_req req = req_of(m);
-	const struct vb_cm_rep rep = rep_of(m);
-	const struct vb_cm_sidr_req sidr_req = {.service_id = m->sidr_req.service_id,
-						.pkey = m->sidr_req.pkey,
-						.timeout = 20,
-						.max_retries = 15,
-						.private_data = m->private_data,
-						.private_data_len = m->private_len};
-	const struct vb_cm_sidr_rep sidr_rep = {
-		.status = m->sidr_rep.status, .qpn = m->sidr_rep.qpn, .qkey = m->sidr_rep.qkey};
+	struct vb_cm_req req;
+	struct vb_cm_rep rep;
+	struct vb_cm_sidr_req sidr_req;
+	struct vb_cm_sidr_rep sidr_rep;
 
 	switch ((enum vb_cm_attr)m->mad.attr_id) {
 	case VB_CM_ATTR_REQ:
