@@ -6,8 +6,9 @@
  *
  * Two processes, one on each host (VERBENA_ADDR). In each round the client opens N reliable
  * connections, with at most a window of them under way, sends one message over each, and closes
- * them; the server does its part. Both then compare with the round before: descriptors and heap
- * must be what they were, once every queue pair, ID and event is gone. The first round warms up.
+ * them; the server does its part. Every other ID is destroyed at once, the rest when its timewait
+ * is over. Both then compare with the round before: descriptors and heap must be what they were,
+ * once every queue pair, ID and event is gone. The first round warms up.
  *
  * Prints the best round's rate, counted from the first address to the last established connection:
  *
@@ -100,7 +101,7 @@ struct side {
 	struct ibv_pd *pd;
 	struct ibv_mr *mr;
 	uint32_t word[2];
-	int open, established, closed;
+	int open, established, disconnected, closed;
 	int got; /* messages */
 	double first, last;
 	struct rdma_cm_id **ids;
@@ -130,16 +131,12 @@ static void side_close(struct side *s)
 
 static void make_qp(struct side *s, struct rdma_cm_id *id)
 {
-	struct ibv_qp_init_attr init = {
-		.send_cq = s->cq,
-		.recv_cq = s->cq,
-		.qp_type = IBV_QPT_RC,
-		.cap = {1, 1, 1, 1, 16},
-	};
+	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {1, 1, 1, 1, 16}};
 	struct ibv_sge sge = {(uintptr_t)&s->word[0], 4, 0};
 	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
 
 	side_open(s, id->verbs);
+	init.send_cq = init.recv_cq = s->cq;
 	check(rdma_create_qp(id, s->pd, &init) == 0, "rdma_create_qp");
 	sge.lkey = s->mr->lkey;
 	check(ibv_post_recv(id->qp, &wr, &bad) == 0, "ibv_post_recv");
@@ -192,6 +189,12 @@ static void drop(struct side *s, struct rdma_cm_id *id)
 	s->closed++;
 }
 
+static void disconnected(struct side *s, struct rdma_cm_id *id)
+{
+	if (++s->disconnected % 2 && s->disconnected < connections)
+		drop(s, id);
+}
+
 /* --- server ------------------------------------------------------------------------------ */
 
 static void serve_event(struct side *s, struct rdma_cm_event *event)
@@ -212,9 +215,10 @@ static void serve_event(struct side *s, struct rdma_cm_event *event)
 	case RDMA_CM_EVENT_DISCONNECTED:
 		check(rdma_disconnect(id) == 0 || errno == EINVAL, "rdma_disconnect");
 		poll_messages(s);
-		drop(s, id);
+		disconnected(s, id);
 		break;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		drop(s, id);
 		break;
 	default:
 		fprintf(stderr, "connector: server: %s\n", rdma_event_str(type));
@@ -243,7 +247,7 @@ static void serve(struct sockaddr *address, int ready, int go)
 	for (int round = 0; round < rounds; round++) {
 		struct holdings now;
 
-		s.established = s.closed = s.got = 0;
+		s.established = s.disconnected = s.closed = s.got = 0;
 		while (s.closed < connections)
 			serve_event(&s, next_event(&s));
 		check(s.established == connections, "connections were not established");
@@ -296,9 +300,10 @@ static void connect_event(struct side *s, struct rdma_cm_event *event)
 			s->last = seconds();
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		drop(s, id);
+		disconnected(s, id);
 		break;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		drop(s, id);
 		break;
 	default:
 		fprintf(stderr, "connector: client: %s, status %d\n", rdma_event_str(type), status);
@@ -325,7 +330,7 @@ static void wait_for_sends(struct side *s)
 
 static double connect_all(struct side *s, struct sockaddr *address)
 {
-	s->open = s->established = s->closed = 0;
+	s->open = s->established = s->disconnected = s->closed = 0;
 	s->first = seconds();
 	while (s->established < connections) {
 		while (s->open < connections && s->open - s->established < window)
