@@ -14,6 +14,7 @@
 static pthread_mutex_t adapters_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vb_adapter adapters[VB_MAX_DEVICES];
 static int adapter_count;
+static struct ibv_device **ibv_devices; /* never freed: a device lives as long as a list holds it */
 
 static void after_fork_in_child(void)
 {
@@ -39,17 +40,16 @@ static void read_once(void)
 {
 	struct vb_device *const *hosts;
 	int count = vb_host_devices(&hosts);
-	/* never freed: an ibv_device lives as long as a list holds it */
-	struct ibv_device **list = ibv_get_device_list(NULL);
 
 	adapter_count = -ENODEV;
-	if (count <= 0 || !list)
+	ibv_devices = ibv_get_device_list(NULL);
+	if (count <= 0 || !ibv_devices)
 		return;
 	adapter_count = 0;
 	for (int i = 0; i < count; i++) {
 		struct vb_adapter *adapter = &adapters[adapter_count];
 
-		adapter->ibv = find(list, hosts[i]->name);
+		adapter->ibv = find(ibv_devices, hosts[i]->name);
 		if (!adapter->ibv)
 			continue;
 		adapter->host = hosts[i];
