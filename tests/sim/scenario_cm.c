@@ -35,6 +35,7 @@
 struct told {
 	enum vb_cm_event_type type;
 	struct vb_cm_conn *conn;
+	struct vb_cm_listener *listener;
 	uint64_t at_ns;
 	uint16_t reason; /* REJ */
 	uint8_t status;	 /* SIDR_REP */
@@ -57,7 +58,7 @@ struct world {
 	uint32_t sent_count;
 	struct vb_cm_listener *listener;
 	struct vb_cm_conn *conn[2]; /* the last ones that began */
-	bool refuses;
+	bool refuses, puts_off;
 };
 
 static bool on_event(void *env, struct vb_cm_net_node *node, const struct vb_cm_event *event)
@@ -70,6 +71,7 @@ static bool on_event(void *env, struct vb_cm_net_node *node, const struct vb_cm_
 	*told = (struct told){
 		.type = event->type,
 		.conn = event->conn,
+		.listener = event->listener,
 		.at_ns = w->net.sim.now_ns,
 		.reason = event->type == VB_CM_REJ_RECEIVED ? event->rej->reason : 0,
 		.status = event->type == VB_CM_SIDR_REP_RECEIVED ? event->sidr_rep->status : 0,
@@ -81,6 +83,8 @@ static bool on_event(void *env, struct vb_cm_net_node *node, const struct vb_cm_
 		memcpy(told->data, event->private_data, event->private_data_len);
 	if (request && !w->refuses)
 		w->conn[node->index] = event->conn;
+	if (request)
+		*event->later = w->refuses && w->puts_off;
 	return !request || !w->refuses;
 }
 
@@ -397,7 +401,28 @@ static void test_lost_dreq(void **state)
 	end(w);
 }
 
+/* The same answer to the same question, the program's words included, as long as timewait lasts. */
 static void test_lost_drep(void **state)
+{
+	struct world *w = begin();
+
+	establish(w);
+	vb_cm_net_rule(&w->net, A, VB_CM_KIND_DREQ, 0, 1, VB_CM_TWICE, vb_cm_time(ACK_TIMEOUT) / 2);
+	vb_cm_net_rule(&w->net, B, VB_CM_KIND_DREP, 0, 1, VB_CM_LOSE, 0);
+	disconnect(w, A);
+	step(w);
+	answer_dreq(w, B);
+	run(w);
+	assert_int_equal(sent(w, A, VB_CM_KIND_DREQ), 1);
+	assert_memory_equal(nth_sent(w, B, VB_CM_KIND_DREP, 0, NULL),
+			    nth_sent(w, B, VB_CM_KIND_DREP, 1, NULL), VB_MAD_BYTES);
+	assert_int_equal(told(w, A, VB_CM_DREP_RECEIVED), 1);
+	assert_int_equal(told(w, B, VB_CM_DREQ_RECEIVED), 1);
+	end(w);
+}
+
+/* ... and when the other side has forgotten all, an answer all the same. */
+static void test_lost_drep_after_timewait(void **state)
 {
 	struct world *w = begin();
 
@@ -406,11 +431,12 @@ static void test_lost_drep(void **state)
 	disconnect(w, A);
 	step(w);
 	answer_dreq(w, B);
+	run_until(w, now(w) + vb_cm_time(TIMEOUT) / 2);
+	last(w, B, VB_CM_TIMEWAIT_EXIT);
+	let_go(w, B);
 	run(w);
-	assert_int_equal(sent(w, A, VB_CM_KIND_DREQ), 2);
 	assert_int_equal(sent(w, B, VB_CM_KIND_DREP), 2);
 	assert_int_equal(told(w, A, VB_CM_DREP_RECEIVED), 1);
-	assert_int_equal(told(w, B, VB_CM_DREQ_RECEIVED), 1);
 	end(w);
 }
 
@@ -686,6 +712,51 @@ static void test_mra_extends(void **state)
 	end(w);
 }
 
+/* A program that decides slowly and does not say so: when it is asked again, its manager does. */
+static void test_slow_program(void **state)
+{
+	const uint64_t slow_ns = 3 * (RETRIES + 1) * vb_cm_time(TIMEOUT);
+	struct world *w = begin();
+
+	ask(w);
+	run_until(w, slow_ns);
+	assert_int_equal(sent(w, A, VB_CM_KIND_REQ), 2);
+	assert_int_equal(sent(w, B, VB_CM_KIND_MRA), 1);
+	last(w, A, VB_CM_MRA_RECEIVED);
+	accept_it(w);
+	run_until(w, 2 * slow_ns);
+	assert_int_equal(sent(w, B, VB_CM_KIND_REP), 2);
+	assert_int_equal(sent(w, A, VB_CM_KIND_MRA), 1);
+	last(w, B, VB_CM_MRA_RECEIVED);
+	agree(w);
+	step(w);
+	last(w, B, VB_CM_ESTABLISHED);
+	assert_int_equal(told(w, B, VB_CM_REQ_RECEIVED), 1);
+	assert_int_equal(told(w, A, VB_CM_REP_RECEIVED), 1);
+	end(w);
+}
+
+/* The passive side accepts, and lets go; neither is heard. The next REQ finds a connection that has
+ * just ended. */
+static void test_req_after_the_end(void **state)
+{
+	struct world *w = begin();
+
+	vb_cm_net_rule(&w->net, B, VB_CM_KIND_REP, 0, 100, VB_CM_LOSE, 0);
+	vb_cm_net_rule(&w->net, B, VB_CM_KIND_REJ, 0, 1, VB_CM_LOSE, 0);
+	ask(w);
+	step(w);
+	accept_it(w);
+	run_until(w, vb_cm_time(TIMEOUT) + vb_cm_time(ACK_TIMEOUT) / 2);
+	let_go(w, B);
+	run(w);
+	last(w, A, VB_CM_TIMEWAIT_EXIT);
+	assert_int_equal(told(w, A, VB_CM_REJ_RECEIVED), 1);
+	assert_int_equal(w->told[A][0].reason, VB_CM_REJ_STALE_CONN);
+	assert_int_equal(sent(w, A, VB_CM_KIND_REQ), 2);
+	end(w);
+}
+
 static void test_mra_runs_out(void **state)
 {
 	struct world *w = begin();
@@ -751,6 +822,25 @@ static void test_refused_by_the_program(void **state)
 	run(w);
 	assert_int_equal(last(w, A, VB_CM_REJ_RECEIVED)->reason, VB_CM_REJ_NO_RESOURCES);
 	assert_int_equal(told(w, B, VB_CM_REQ_RECEIVED), 1);
+	end(w);
+}
+
+/* ... or put off: as if the message had been lost. */
+static void test_put_off_by_the_program(void **state)
+{
+	struct world *w = begin();
+
+	w->refuses = w->puts_off = true;
+	ask(w);
+	step(w);
+	assert_int_equal(w->told_count[A], 0);
+	assert_int_equal(sent(w, B, VB_CM_KIND_REJ), 0);
+	w->refuses = false;
+	run_until(w, 2 * vb_cm_time(TIMEOUT));
+	assert_int_equal(told(w, B, VB_CM_REQ_RECEIVED), 2);
+	accept_it(w);
+	step(w);
+	last(w, A, VB_CM_REP_RECEIVED);
 	end(w);
 }
 
@@ -905,9 +995,10 @@ static void test_listener_of_an_address(void **state)
 	struct world *w = begin();
 	struct vb_cm_ip ip = {.ipv4 = true, .source_port = 1};
 	struct vb_cm_match match = {.at = 20, .len = 16, .ip_version = 4};
+	const struct vb_cm_match only_version = {.ip_version = 4};
 	uint8_t header[VB_CM_IP_HEADER_BYTES];
 	struct vb_cm_req req = req_of(SERVICE + 5);
-	struct vb_cm_listener *one, *other;
+	struct vb_cm_listener *one, *other, *any[2];
 	struct vb_cm *b = w->net.nodes[B].cm;
 
 	ip.source.s6_addr[10] = ip.source.s6_addr[11] = 0xff;
@@ -916,7 +1007,10 @@ static void test_listener_of_an_address(void **state)
 	vb_cm_ip_encode(&ip, header);
 	/* The header has an IPv4 address in its last four bytes, zeros before. */
 	memcpy(match.bytes, header + 20, 16);
+	/* Of several that would take it, the one that asks for most. */
+	assert_int_equal(vb_cm_listen(b, SERVICE + 5, NULL, NULL, &any[0]), 0);
 	assert_int_equal(vb_cm_listen(b, SERVICE + 5, &match, NULL, &one), 0);
+	assert_int_equal(vb_cm_listen(b, SERVICE + 5, &only_version, NULL, &any[1]), 0);
 	assert_int_equal(vb_cm_listen(b, SERVICE + 5, &match, NULL, &other), -EADDRINUSE);
 	match.bytes[15] ^= 1;
 	assert_int_equal(vb_cm_listen(b, SERVICE + 5, &match, NULL, &other), 0);
@@ -924,7 +1018,9 @@ static void test_listener_of_an_address(void **state)
 	req.private_data_len = sizeof(header);
 	connect_with(w, &req);
 	step(w);
-	last(w, B, VB_CM_REQ_RECEIVED);
+	assert_ptr_equal(last(w, B, VB_CM_REQ_RECEIVED)->listener, one);
+	vb_cm_unlisten(any[0]);
+	vb_cm_unlisten(any[1]);
 	vb_cm_unlisten(one);
 	let_go(w, A);
 	step(w);
@@ -945,6 +1041,7 @@ int main(void)
 		cmocka_unit_test(test_lost_rtu),
 		cmocka_unit_test(test_lost_dreq),
 		cmocka_unit_test(test_lost_drep),
+		cmocka_unit_test(test_lost_drep_after_timewait),
 		cmocka_unit_test(test_nobody_listens),
 		cmocka_unit_test(test_silent_host),
 		cmocka_unit_test(test_silent_requester),
@@ -959,9 +1056,12 @@ int main(void)
 		cmocka_unit_test(test_destroy_in_every_state),
 		cmocka_unit_test(test_mra_extends),
 		cmocka_unit_test(test_mra_runs_out),
+		cmocka_unit_test(test_slow_program),
+		cmocka_unit_test(test_req_after_the_end),
 		cmocka_unit_test(test_req_of_the_past),
 		cmocka_unit_test(test_everything_twice),
 		cmocka_unit_test(test_refused_by_the_program),
+		cmocka_unit_test(test_put_off_by_the_program),
 		cmocka_unit_test(test_reject),
 		cmocka_unit_test(test_private_data_sizes),
 		cmocka_unit_test(test_sidr),
