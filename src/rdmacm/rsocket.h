@@ -105,6 +105,7 @@ struct vb_rs_stream {
 	bool cq_armed;
 	bool read_open, write_open;
 	unsigned int fruitless; /* progress calls in a row that found nothing */
+	uint64_t heard_ns;	/* when something last completed */
 	void *path;		/* RDMA_ROUTE: to be used instead of resolving one */
 	size_t path_size;
 
@@ -255,6 +256,10 @@ void vb_rs_break(struct vb_rs *rs, int error);
 int vb_rs_post_write(struct vb_rs *rs, enum vb_rs_request_kind kind, uint32_t bytes,
 		     struct ibv_send_wr *wr);
 int vb_rs_post_control(struct vb_rs *rs, enum vb_rs_control control);
+/* vb_rs_post_keepalive - an empty RDMA WRITE, if a control message may be sent. */
+void vb_rs_post_keepalive(struct vb_rs *rs);
+/* vb_rs_probe - makes sure that a peer which has been silent for long is still there. */
+void vb_rs_probe(struct vb_rs *rs);
 bool vb_rs_control_free(struct vb_rs *rs);
 bool vb_rs_all_sent(struct vb_rs *rs);
 bool vb_rs_readable(struct vb_rs *rs);

@@ -86,6 +86,7 @@ static void establish(struct vb_rs *rs, const struct rdma_cm_event *event)
 	}
 	rs->state = VB_RS_CONNECTED;
 	rs->stream.read_open = rs->stream.write_open = true;
+	rs->stream.heard_ns = vb_rs_now_ns();
 }
 
 static int reason(const struct rdma_cm_event *event)

@@ -36,7 +36,7 @@ static ssize_t send_vector(int fd, const struct iovec *iov, size_t count, int fl
 		return vb_rs_result(-EBADF);
 	if (count > IOV_MAX)
 		result = -EMSGSIZE;
-	else if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_CONFIRM))
+	else if (flags & (MSG_OOB | MSG_FASTOPEN | MSG_ERRQUEUE))
 		result = -EOPNOTSUPP;
 	else if (to && rs->type == SOCK_STREAM)
 		result = -EISCONN;
@@ -69,8 +69,7 @@ static ssize_t receive_vector(int fd, const struct iovec *iov, size_t count, int
 	room = vb_rs_vector_bytes(&vector);
 	if (count > IOV_MAX)
 		result = -EMSGSIZE;
-	else if (flags & ~(MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL | MSG_TRUNC | MSG_NOSIGNAL |
-			   MSG_CMSG_CLOEXEC))
+	else if (flags & (MSG_OOB | MSG_ERRQUEUE))
 		result = -EOPNOTSUPP;
 	else if (room < 0)
 		result = room;

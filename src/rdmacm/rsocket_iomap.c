@@ -144,7 +144,7 @@ off_t riomap(int fd, void *buf, size_t len, int prot, int flags, off_t offset)
 	if (rs->type != SOCK_STREAM || !rs->stream.id->pd || (prot & ~(PROT_WRITE | PROT_NONE)) ||
 	    !len || len > UINT32_MAX)
 		result = -EINVAL;
-	else if (rs->state < VB_RS_CONNECTED)
+	else if (rs->state < VB_RS_ACCEPTING || rs->state == VB_RS_FAILED) /* whose table? */
 		result = vb_rs_await_connection(rs, rs->nonblocking);
 	else
 		result = 0;

@@ -35,11 +35,9 @@ static int default_seconds(void)
 
 static void send_keepalive(struct vb_rs *rs)
 {
-	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE};
-
 	pthread_mutex_lock(&rs->lock);
-	if (rs->state == VB_RS_CONNECTED && rs->stream.keepalive && vb_rs_control_free(rs))
-		vb_rs_post_write(rs, VB_RS_REQUEST_CONTROL, 0, &wr);
+	if (rs->stream.keepalive)
+		vb_rs_post_keepalive(rs);
 	pthread_mutex_unlock(&rs->lock);
 }
 

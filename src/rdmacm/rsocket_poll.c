@@ -38,10 +38,14 @@ static short stream_events(struct vb_rs *rs)
 	case VB_RS_BOUND:
 		return POLLOUT | POLLHUP;
 	case VB_RS_FAILED:
-	case VB_RS_BROKEN:
 		return POLLIN | POLLOUT | POLLERR | POLLHUP;
+	case VB_RS_BROKEN:
 	case VB_RS_ENDED:
-		return POLLIN | POLLOUT | POLLHUP | POLLRDHUP;
+		/* What came before the end is read before the end is told: programs stop at it. */
+		events = POLLIN | POLLOUT | POLLRDHUP;
+		if (rs->stream.unread)
+			return events;
+		return rs->state == VB_RS_ENDED ? events | POLLHUP : events | POLLHUP | POLLERR;
 	case VB_RS_LISTENING:
 	case VB_RS_RESOLVING_ADDRESS:
 	case VB_RS_RESOLVING_ROUTE:

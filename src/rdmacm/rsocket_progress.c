@@ -16,7 +16,7 @@
 
 enum {
 	COMPLETIONS_AT_ONCE = 16,
-	LOOK_AT_CM_EVERY = 256, /* fruitless looks: only the CM tells of a peer that was killed */
+	LOOK_AT_CM_EVERY = 256, /* fruitless looks at the completion queue */
 };
 
 void vb_rs_break(struct vb_rs *rs, int error)
@@ -78,6 +78,25 @@ int vb_rs_post_control(struct vb_rs *rs, enum vb_rs_control control)
 	return vb_rs_post_write(
 		rs, control == VB_RS_DISCONNECT ? VB_RS_REQUEST_LAST : VB_RS_REQUEST_CONTROL, 0,
 		&wr);
+}
+
+void vb_rs_post_keepalive(struct vb_rs *rs)
+{
+	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE};
+
+	if (rs->state == VB_RS_CONNECTED && vb_rs_control_free(rs))
+		vb_rs_post_write(rs, VB_RS_REQUEST_CONTROL, 0, &wr);
+}
+
+/* A peer that was killed while nothing was under way says nothing, and nobody says it for it. What
+ * is under way is repeated by the transport until it is acknowledged, or fails. */
+void vb_rs_probe(struct vb_rs *rs)
+{
+	struct vb_rs_stream *s = &rs->stream;
+
+	if (rs->state == VB_RS_CONNECTED && vb_rs_all_sent(rs) &&
+	    vb_rs_now_ns() - s->heard_ns >= vb_rs_config()->wake_up_ms * UINT64_C(1000000))
+		vb_rs_post_keepalive(rs);
 }
 
 static void send_credits(struct vb_rs *rs)
@@ -235,6 +254,8 @@ bool vb_rs_take_completions(struct vb_rs *rs)
 	}
 	if (count < 0)
 		vb_rs_break(rs, EIO);
+	if (some)
+		rs->stream.heard_ns = vb_rs_now_ns();
 	return some || count < 0;
 }
 
@@ -249,10 +270,12 @@ bool vb_rs_progress(struct vb_rs *rs)
 	} else if (rs->stream.cq && rs->state == VB_RS_CONNECTED) {
 		some = vb_rs_take_completions(rs);
 		give_credits(rs);
-		if (some)
+		if (some) {
 			rs->stream.fruitless = 0;
-		else if (++rs->stream.fruitless % LOOK_AT_CM_EVERY == 0)
+		} else if (++rs->stream.fruitless % LOOK_AT_CM_EVERY == 0) {
 			some = vb_rs_cm_events(rs);
+			vb_rs_probe(rs);
+		}
 	}
 	if (some)
 		vb_rs_wake(rs);

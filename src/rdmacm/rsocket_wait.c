@@ -73,7 +73,10 @@ void vb_rs_arm(struct vb_rs *rs)
 {
 	if (rs->type == SOCK_DGRAM) {
 		vb_rs_datagram_arm(rs);
-	} else if (rs->stream.cq && !rs->stream.cq_armed) {
+	} else if (rs->stream.cq) {
+		vb_rs_probe(rs);
+		if (rs->stream.cq_armed)
+			return;
 		rs->stream.cq_armed = ibv_req_notify_cq(rs->stream.cq, 0) == 0;
 		vb_rs_progress(rs);
 	}
@@ -158,7 +161,7 @@ static int sleep_once(struct vb_rs *rs, int fd, int timeout_ms)
 	if (result < 0)
 		return -error;
 	if (result == 0)
-		return -EAGAIN;
+		return 0;
 	if (fds[count].revents)
 		eventfd_read(fd, &value);
 	vb_rs_heed(rs, fds, count);
@@ -167,9 +170,10 @@ static int sleep_once(struct vb_rs *rs, int fd, int timeout_ms)
 
 int vb_rs_wait(struct vb_rs *rs, vb_rs_test *test, bool nonblocking, int timeout_ms)
 {
+	int longest_ms = (int)vb_rs_config()->wake_up_ms;
 	uint64_t end = vb_rs_now_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000u;
 	uint64_t now;
-	int fd, result = 0;
+	int fd, left_ms, result = 0;
 
 	vb_rs_progress(rs);
 	if (test(rs))
@@ -191,8 +195,8 @@ int vb_rs_wait(struct vb_rs *rs, vb_rs_test *test, bool nonblocking, int timeout
 		now = vb_rs_now_ns();
 		if (timeout_ms >= 0 && now >= end)
 			return -EAGAIN;
-		result =
-			sleep_once(rs, fd, timeout_ms < 0 ? -1 : (int)((end - now) / 1000000u) + 1);
+		left_ms = timeout_ms < 0 ? longest_ms : (int)((end - now) / 1000000u) + 1;
+		result = sleep_once(rs, fd, left_ms < longest_ms ? left_ms : longest_ms);
 		vb_rs_progress(rs);
 	}
 }
