@@ -37,7 +37,7 @@ struct side {
 	struct in6_addr gid;
 	uint64_t guid;
 	unsigned int random;
-	bool refuse; /* the next request */
+	bool refuse, put_off; /* the next request */
 	struct {
 		enum vb_cm_event_type type;
 		struct vb_cm_conn *conn;
@@ -127,6 +127,11 @@ static inline bool pair_event(void *env, const struct vb_cm_event *event)
 	case VB_CM_MRA_RECEIVED:
 	case VB_CM_SIDR_FAILED:
 		break;
+	}
+	if (side->put_off) {
+		side->put_off = false;
+		*event->later = true;
+		return false;
 	}
 	if (side->refuse) {
 		side->refuse = false;

@@ -27,6 +27,18 @@ static int teardown(void **state)
 	return 0;
 }
 
+static int send_sidr_req(struct vb_cm_conn *conn, const void *data, size_t len)
+{
+	struct vb_cm_path to = pair_path_to(&pair.b);
+	struct vb_cm_sidr_req req = {.service_id = SERVICE,
+				     .timeout = CM_TIMEOUT,
+				     .max_retries = RETRIES,
+				     .private_data = data,
+				     .private_data_len = len};
+
+	return vb_cm_send_sidr_req(conn, &to, &req, pair.now);
+}
+
 static void test_req(void **state)
 {
 	struct vb_cm_conn *conn = vb_cm_conn_create(pair.a.cm, &pair);
@@ -206,6 +218,31 @@ static void test_nobody_can_take_it(void **state)
 	pair_let_go(&pair, a, NULL);
 }
 
+/* ... or that it may have room later: then the message counts as lost. */
+static void test_nobody_can_take_it_now(void **state)
+{
+	struct vb_cm_conn *a;
+
+	pair.b.put_off = true;
+	a = pair_connect(&pair);
+	pair_deliver(&pair, &pair.a, VB_CM_ATTR_REQ);
+	pair_event_of(&pair.b, VB_CM_REQ_RECEIVED);
+	pair_assert_silence(&pair);
+	pair_run_after(&pair.a, REQ_INTERVAL);
+	pair_deliver(&pair, &pair.a, VB_CM_ATTR_REQ);
+	pair_let_go(&pair, a, pair.b.events[pair_event_of(&pair.b, VB_CM_REQ_RECEIVED)].conn);
+
+	pair.b.put_off = true;
+	a = vb_cm_conn_create(pair.a.cm, NULL);
+	assert_int_equal(send_sidr_req(a, NULL, 0), 0);
+	pair_deliver(&pair, &pair.a, VB_CM_ATTR_SIDR_REQ);
+	pair_event_of(&pair.b, VB_CM_SIDR_REQ_RECEIVED);
+	pair_assert_silence(&pair);
+	pair_run_after(&pair.a, T(CM_TIMEOUT));
+	pair_deliver(&pair, &pair.a, VB_CM_ATTR_SIDR_REQ);
+	pair_let_go(&pair, a, pair.b.events[pair_event_of(&pair.b, VB_CM_SIDR_REQ_RECEIVED)].conn);
+}
+
 static void give_changed_req(size_t at, uint8_t value)
 {
 	uint8_t mad[VB_MAD_BYTES];
@@ -309,18 +346,6 @@ static int send_ari(struct vb_cm_conn *conn, const void *data, size_t len)
 	struct vb_cm_rej rej = {.reason = 28, .ari = data, .ari_len = len};
 
 	return vb_cm_send_rej(conn, &rej, pair.now);
-}
-
-static int send_sidr_req(struct vb_cm_conn *conn, const void *data, size_t len)
-{
-	struct vb_cm_path to = pair_path_to(&pair.b);
-	struct vb_cm_sidr_req req = {.service_id = SERVICE,
-				     .timeout = CM_TIMEOUT,
-				     .max_retries = RETRIES,
-				     .private_data = data,
-				     .private_data_len = len};
-
-	return vb_cm_send_sidr_req(conn, &to, &req, pair.now);
 }
 
 static int send_sidr_rep(struct vb_cm_conn *conn, const void *data, size_t len)
@@ -453,6 +478,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_program_refuses, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_requester_refuses_the_rep, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nobody_can_take_it, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_nobody_can_take_it_now, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_req_that_we_cannot_do, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_private_data_of_every_message, setup,
 						teardown),
