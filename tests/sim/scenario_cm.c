@@ -5,8 +5,6 @@
  */
 #include "cm_scenario.h"
 
-#include <errno.h>
-
 static void test_connect_and_disconnect(void **state)
 {
 	static const struct {
