@@ -253,6 +253,25 @@ static void test_answer_to_another_transaction(void **state)
 	pair_let_go(&pair, a, b);
 }
 
+/* ... and a refusal of it. */
+static void test_refusal_of_another_transaction(void **state)
+{
+	struct vb_cm_conn *a = pair_connect(&pair);
+	struct vb_cm_message rej;
+	uint8_t mad[VB_MAD_BYTES];
+
+	vb_cm_unlisten(pair.listener);
+	pair_deliver(&pair, &pair.a, VB_CM_ATTR_REQ);
+	rej = pair_next(&pair, &pair.b, VB_CM_ATTR_REJ);
+	rej.mad.tid++;
+	assert_int_equal(vb_cm_message_encode(&rej, mad), 0);
+	pair_give(&pair.a, mad);
+	pair_assert_no_event(&pair.a);
+	pair_deliver(&pair, &pair.b, VB_CM_ATTR_REJ);
+	pair_event_of(&pair.a, VB_CM_REJ_RECEIVED);
+	pair_let_go(&pair, a, NULL);
+}
+
 /* Right IDs and a wrong queue pair: nothing may come of it. */
 static void test_dreq_of_another_qp(void **state)
 {
@@ -435,6 +454,40 @@ static void test_many_connections(void **state)
 	crowd_finish(&b);
 }
 
+/* Deadlines of every length, set and taken back in any order: the next one is always known. */
+static void test_many_deadlines(void **state)
+{
+	static struct crowd a;
+	uint64_t due[64], now = SECOND, next;
+	struct vb_cm_req req = pair_req(&pair);
+	struct vb_cm_path to = {0};
+
+	crowd_init(&a, &a, 1);
+	for (unsigned int i = 0; i < 64; i++)
+		due[i] = UINT64_MAX;
+	for (unsigned int step = 0; step < 4000; step++) {
+		unsigned int i = crowd_random(&a) % 64;
+
+		if (due[i] == UINT64_MAX) {
+			a.conns[i] = vb_cm_conn_create(a.cm, NULL);
+			req.ack_timeout = 1;
+			req.remote_cm_timeout = (uint8_t)(crowd_random(&a) % 26);
+			now += crowd_random(&a) % 1000;
+			due[i] = now + 2 * T(0) + T(req.remote_cm_timeout);
+			assert_int_equal(vb_cm_send_req(a.conns[i], &to, &req, now), 0);
+		} else {
+			vb_cm_conn_destroy(a.conns[i], now);
+			due[i] = UINT64_MAX;
+		}
+		a.sent = 0;
+		next = UINT64_MAX;
+		for (unsigned int j = 0; j < 64; j++)
+			next = due[j] < next ? due[j] : next;
+		assert_true(vb_cm_deadline(a.cm) == next);
+	}
+	crowd_finish(&a);
+}
+
 /* Half of the IDs at most: then a program gets ENOMEM, and a peer NO_RESOURCES. */
 static void test_too_many_connections(void **state)
 {
@@ -511,9 +564,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_duplicate_communication_id, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_answer_to_another_transaction, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_refusal_of_another_transaction, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_dreq_of_another_qp, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_is_no_message, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_connections, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_many_deadlines, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_too_many_connections, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_connection_to_oneself, setup, teardown),
 	};

@@ -138,6 +138,7 @@ struct scene {
 	uint32_t my_id, other_id;
 	uint64_t tid;
 	uint8_t req[VB_MAD_BYTES]; /* of the connection, when there was one */
+	uint8_t given[VB_MAD_BYTES];
 };
 
 static void disconnect(struct vb_cm_conn *from, struct side *side)
@@ -225,17 +226,17 @@ static struct scene go(enum at at)
 }
 
 /* The message that the other side could send now. */
-static void give(const struct scene *s, uint16_t attr)
+static void give(struct scene *s, uint16_t attr)
 {
 	struct vb_cm_message m = {.mad = {1, 7, 2, 3, .tid = s->tid, .attr_id = attr},
 				  .local_id = s->other_id,
 				  .remote_id = s->my_id};
 	bool active = s->me == &pair.a;
-	uint8_t mad[VB_MAD_BYTES];
 
 	if (attr == VB_CM_ATTR_REQ) {
 		if (!active) {
-			pair_give(s->me, s->req);
+			memcpy(s->given, s->req, VB_MAD_BYTES);
+			pair_give(s->me, s->given);
 			return;
 		}
 		m.req = (struct vb_cm_wire_req){
@@ -257,8 +258,8 @@ static void give(const struct scene *s, uint16_t attr)
 		m.dreq.remote_qpn = active ? 0x101 : 0x202;
 		m.mad.tid++;
 	}
-	assert_int_equal(vb_cm_message_encode(&m, mad), 0);
-	pair_give(s->me, mad);
+	assert_int_equal(vb_cm_message_encode(&m, s->given), 0);
+	pair_give(s->me, s->given);
 }
 
 static void let_go(struct scene *s)
@@ -285,7 +286,10 @@ static void test_what_arrives(void **state)
 				pair_event_of(s.me, expected->event);
 			pair_assert_no_event(s.me);
 			if (expected->answer) {
-				pair_next(&pair, s.me, expected->answer);
+				struct vb_cm_message m = pair_next(&pair, s.me, expected->answer);
+
+				/* An answer belongs to the transaction of what it answers. */
+				assert_int_equal(m.mad.tid, pair_decode(s.given).mad.tid);
 				pair.at++;
 			}
 			pair_assert_silence(&pair);
@@ -379,6 +383,25 @@ static void test_what_may_be_sent(void **state)
 	}
 }
 
+/* A refusal behind our own REP: the peer may believe in the connection, so it is remembered. */
+static void test_refusal_behind_a_rep(void **state)
+{
+	const struct vb_cm_rej rej = {.reason = VB_CM_REJ_CONSUMER_DEFINED};
+	struct scene s;
+
+	pair_init(&pair);
+	s = go(P_REP_SENT);
+	assert_int_equal(vb_cm_send_rej(s.conn, &rej, pair.now), 0);
+	assert_int_equal(vb_cm_deadline(s.me->cm), pair.now + TIMEWAIT);
+	pair_lose(&pair, s.me, VB_CM_ATTR_REJ);
+	give(&s, VB_CM_ATTR_REQ);
+	assert_int_equal(pair_next(&pair, s.me, VB_CM_ATTR_REJ).rej.reason, VB_CM_REJ_STALE_CONN);
+	pair_deliver(&pair, s.me, VB_CM_ATTR_REJ);
+	pair_event_of(&pair.a, VB_CM_REJ_RECEIVED);
+	let_go(&s);
+	pair_finish(&pair);
+}
+
 static void test_destroy(void **state)
 {
 	for (enum at at = 0; at < STATES; at++) {
@@ -470,6 +493,7 @@ int main(void)
 		cmocka_unit_test(test_what_arrives),
 		cmocka_unit_test(test_what_has_no_effect),
 		cmocka_unit_test(test_what_may_be_sent),
+		cmocka_unit_test(test_refusal_behind_a_rep),
 		cmocka_unit_test(test_destroy),
 		cmocka_unit_test(test_destroy_of_the_manager),
 		cmocka_unit_test(test_everything_twice),
