@@ -43,7 +43,7 @@
 #define QUEUE_NS (2000ull * 1000 * 1000)
 #define RETRY_NS (500ull * 1000) /* between looks for room */
 #define REFUSALS 16		 /* of one look, until it is given up */
-#define PACE_NS (31250ull)	 /* a MAD over UDP: 32 in a millisecond */
+#define PACE_NS (62500ull)	 /* a MAD over UDP: 16 in a millisecond */
 #define BURST_NS (64 * PACE_NS)
 #define FLOW_LABEL 1u /* of all MADs: the packets to one peer keep their order */
 #define PKEY_BASE_MASK 0x7fffu
