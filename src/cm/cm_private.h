@@ -14,7 +14,7 @@
  *      active                                            passive
  *      IDLE                                              (no object)
  *       | send REQ                                            | REQ
- *      REQ_SENT ----------- REP_FAILED, REJ: CLOSED        REQ_RCVD - MRA -> MRA_REQ_SENT
+ *      REQ_SENT ------------ no answer, REJ: CLOSED        REQ_RCVD - MRA -> MRA_REQ_SENT
  *       | REP                                                 | send REP      /
  *      REP_RCVD - MRA -> MRA_REP_SENT                       REP_SENT <-------+
  *       | send RTU        /                                   | RTU, or traffic
