@@ -398,6 +398,8 @@ void vb_cm_program_destroy(struct vb_cm_end *end)
 #define STAGE(name) (1u << VB_CM_STAGE_##name)
 
 enum call {
+	CALL_REQ,
+	CALL_SIDR_REQ,
 	CALL_REP,
 	CALL_RTU,
 	CALL_REJ,
@@ -415,6 +417,8 @@ static const struct {
 	uint32_t right, either;
 	uint32_t most; /* bytes of private data; 0: has none */
 } calls[CALLS] = {
+	[CALL_REQ] = {"send_req", 0, STAGE(IDLE), 0},
+	[CALL_SIDR_REQ] = {"send_sidr_req", 0, STAGE(IDLE), 0},
 	[CALL_REP] = {"send_rep", STAGE(REQ_RCVD) | STAGE(REQ_MRA_SENT), 0, VB_CM_REP_PRIVATE},
 	[CALL_RTU] = {"send_rtu", STAGE(REP_RCVD) | STAGE(REP_MRA_SENT), 0, VB_CM_RTU_PRIVATE},
 	[CALL_REJ] = {"send_rej",
@@ -434,6 +438,7 @@ static const struct {
 
 static int make_call(struct vb_cm_end *end, enum call call, const void *data, size_t length)
 {
+	const struct vb_cm_path path = vb_cm_net_path(end->node, end->remote);
 	const struct vb_cm_rep rep = {.qpn = 1, .private_data = data, .private_data_len = length};
 	const struct vb_cm_rej rej = {.reason = VB_CM_REJ_CONSUMER_DEFINED,
 				      .private_data = data,
@@ -442,6 +447,10 @@ static int make_call(struct vb_cm_end *end, enum call call, const void *data, si
 	uint64_t now_ns = end->world->net.sim.now_ns;
 
 	switch (call) {
+	case CALL_REQ:
+		return vb_cm_send_req(end->conn, &path, &end->req, now_ns);
+	case CALL_SIDR_REQ:
+		return vb_cm_send_sidr_req(end->conn, &path, &end->sidr_req, now_ns);
 	case CALL_REP:
 		return vb_cm_send_rep(end->conn, &rep, now_ns);
 	case CALL_RTU:

@@ -185,6 +185,7 @@ static bool run_all(uint64_t first, uint64_t seeds, uint64_t plans, const char *
 		return run_plan(&o, first, plans);
 	}
 	printf("first seed %" PRIu64 "\n", first);
+	fflush(stdout);
 	if (!run_plans(first, plans))
 		return false;
 	print_stats("plans", wall_ns() - start);
