@@ -82,11 +82,11 @@ static void give_up(struct vb_qp *qp)
 }
 
 /* retry - goes back, or gives up when retry_cnt is used up. The window shrinks: what was lost was
- * probably lost to a full buffer. */
-static void retry(struct vb_qp *qp, uint32_t window_divisor, uint64_t now_ns)
+ * probably lost to a full buffer. patience is in timeouts. */
+static void retry(struct vb_qp *qp, uint32_t window_divisor, uint32_t patience, uint64_t now_ns)
 {
 	struct vb_requester *req = &qp->req;
-	uint64_t timeout = vb_ack_timeout_ns(qp->nic, qp->attr.timeout);
+	uint64_t timeout = patience * vb_ack_timeout_ns(qp->nic, qp->attr.timeout);
 
 	if (req->retries_left == 0) {
 		give_up(qp);
@@ -101,21 +101,25 @@ static void retry(struct vb_qp *qp, uint32_t window_divisor, uint64_t now_ns)
 	vb_nic_make_ready(qp->nic, qp);
 }
 
+/* vb_rc_on_timeout - each further one in a row comes later, up to the four times that
+ * IBTA 9.7.6.1.3 allows: a peer that is merely slow has to work off what is repeated, too. */
 void vb_rc_on_timeout(struct vb_qp *qp, uint64_t now_ns)
 {
+	const uint32_t in_a_row = qp->attr.retry_cnt - qp->req.retries_left;
+
 	qp->req.ack_deadline_ns = 0;
 	if (qp->req.una_psn == qp->req.end_psn)
 		return;
 	qp->nic->counters.timeouts++;
 	qp->req.implied_nak = false;
-	retry(qp, 4, now_ns);
+	retry(qp, 4, in_a_row == 0 ? 2 : 4, now_ns);
 }
 
 static void on_implied_nak(struct vb_qp *qp, uint64_t now_ns)
 {
 	if (qp->req.implied_nak)
 		return; /* answers from before going back; the timeout covers the rest */
-	retry(qp, 2, now_ns);
+	retry(qp, 2, 1, now_ns);
 	qp->req.implied_nak = true;
 }
 
@@ -152,7 +156,7 @@ static void on_nak(struct vb_qp *qp, unsigned int code, uint64_t now_ns)
 	qp->nic->counters.rx_naks++;
 	switch (code) {
 	case VB_NAK_PSN_SEQUENCE:
-		retry(qp, 2, now_ns);
+		retry(qp, 2, 1, now_ns);
 		break;
 	case VB_NAK_INVALID_REQUEST:
 		reason = vb_qp_reason(qp, VB_CHECK_NAK_INVALID_REQUEST);

@@ -33,6 +33,11 @@ static void peer_dead(void **state)
 	for (uint32_t i = 1; i < 4; i++)
 		assert_in_range(scenario_nth(s, A, VB_OP_SEND_ONLY, 3 * i)->at_ns, i * timeout,
 				i * 4 * timeout);
+	/* Each waits longer than the one before, up to four times the timeout. */
+	assert_int_equal(scenario_nth(s, A, VB_OP_SEND_ONLY, 3)->at_ns, timeout);
+	assert_int_equal(scenario_nth(s, A, VB_OP_SEND_ONLY, 6)->at_ns, (1 + 2) * timeout);
+	assert_int_equal(scenario_nth(s, A, VB_OP_SEND_ONLY, 9)->at_ns, (1 + 2 + 4) * timeout);
+	assert_int_equal(cqe->time_ns, (1 + 2 + 4 + 4) * timeout);
 	scenario_expect(s, A, 1, 11, VB_WC_WR_FLUSH_ERR);
 	scenario_expect(s, A, 2, 12, VB_WC_WR_FLUSH_ERR);
 	scenario_expect(s, A, 3, 20, VB_WC_WR_FLUSH_ERR);
