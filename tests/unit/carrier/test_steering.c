@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_steering.c - several processes share one address's port; each packet reaches the process
- * whose slot its QPN names, through joins, leaves and kill -9.
+ * whose slot its QPN names, or its MAD, through joins, leaves and kill -9.
  *
  * The processes report through a page that they share with the test. A process that got a packet
  * for another one says so at once (wrong), which must never happen.
@@ -16,13 +16,17 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "registry/ports.h"
+#include "wire/mad.h"
+
 #define WORKERS 8
+#define PORTS_FROM 10000u /* a worker's port is this and its slot */
 
 struct worker {
 	pid_t pid;
 	uint32_t slot; /* 0 until it has joined */
 	bool stop, stopped;
-	uint64_t got, wrong, strays, handed;
+	uint64_t got, wrong, strays, handed, mads_on;
 };
 
 static struct worker *workers;
@@ -30,9 +34,17 @@ static struct vb_registry *worker_registry;
 static struct worker *self;
 static struct host *bystander; /* a member in this process, which must be polled too; or NULL */
 
+/* For whom a packet is; the tests' MADs say it in their last bytes too. */
+static uint16_t addressee(const struct vb_rx *rx)
+{
+	if (vb_udp_qpn(rx->data) != VB_GSI_QPN)
+		return (uint16_t)(vb_udp_qpn(rx->data) >> VB_SLOT_SHIFT);
+	return (uint16_t)(rx->data[rx->size - 2] << 8 | rx->data[rx->size - 1]);
+}
+
 static void count_packet(void *env, const struct vb_rx *rx)
 {
-	if (vb_udp_qpn(rx->data) >> VB_SLOT_SHIFT == worker_registry->slot)
+	if (addressee(rx) == worker_registry->slot)
 		__atomic_fetch_add(&self->got, 1, __ATOMIC_RELAXED);
 	else
 		__atomic_fetch_add(&self->wrong, 1, __ATOMIC_RELAXED);
@@ -44,6 +56,7 @@ static void run_worker(struct worker *w, const char *const *addresses, unsigned 
 	struct vb_udp_counters counters;
 	struct vb_carrier *carrier;
 	bool room = false;
+	uint16_t port;
 
 	self = w;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -54,6 +67,10 @@ static void run_worker(struct worker *w, const char *const *addresses, unsigned 
 	config.registry = worker_registry;
 	if (vb_udp_create(&carrier, &config, count_packet, NULL) < 0)
 		_exit(2);
+	port = (uint16_t)(PORTS_FROM + worker_registry->slot);
+	if (vb_ports_claim(worker_registry, VB_PS_TCP, VB_PORT_IPV4, &port) < 0)
+		_exit(3);
+	vb_ports_set_listening(worker_registry, VB_PS_TCP, VB_PORT_IPV4, port, true);
 	__atomic_store_n(&w->slot, worker_registry->slot, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&w->stop, __ATOMIC_ACQUIRE)) {
 		struct pollfd p = {.fd = carrier->fd, .events = POLLIN};
@@ -66,6 +83,7 @@ static void run_worker(struct worker *w, const char *const *addresses, unsigned 
 		vb_udp_read_counters(carrier, &counters);
 		__atomic_store_n(&w->strays, counters.rx_strays, __ATOMIC_RELAXED);
 		__atomic_store_n(&w->handed, counters.rx_handed, __ATOMIC_RELAXED);
+		__atomic_store_n(&w->mads_on, counters.rx_mads_on, __ATOMIC_RELAXED);
 	}
 	carrier->ops->destroy(carrier);
 	vb_registry_leave(worker_registry);
@@ -202,6 +220,98 @@ static void packets_reach_their_process(void **state)
 	}
 	for (unsigned int i = 0; i < 4; i++)
 		stop(i);
+	host_close(from);
+}
+
+/* --- QP 1 -------------------------------------------------------------------------------- */
+
+static void put(uint8_t *at, uint64_t value, unsigned int bytes)
+{
+	while (bytes-- > 0) {
+		at[bytes] = (uint8_t)value;
+		value >>= 8;
+	}
+}
+
+static void send_mad(struct host *from, const struct vb_path *path, uint8_t mgmt_class,
+		     uint8_t method, uint16_t attribute, uint16_t slot)
+{
+	struct vb_headers headers = {.opcode = vb_opcode(VB_TRANSPORT_UD, VB_OP_SEND_ONLY),
+				     .pkey = VB_DEFAULT_PKEY,
+				     .qpn = VB_GSI_QPN};
+	uint8_t mad[256] = {1, mgmt_class, 2, method};
+	struct iovec part = {mad, sizeof(mad)};
+	struct vb_tx tx = {
+		.headers = &headers, .payload = &part, .payload_parts = 1, .payload_bytes = 256};
+	const uint64_t id = (uint32_t)slot << 23 | 77;
+
+	put(mad + 16, attribute, 2);
+	if (mgmt_class != 0x07)
+		put(mad + 8, id << 32, 8);
+	else if (attribute == 0x18) /* SIDR_REP */
+		put(mad + 24, id, 4);
+	else if (attribute != 0x10)
+		put(mad + 28, id, 4);
+	else
+		put(mad + 32, 0x01060000u | (PORTS_FROM + slot), 8);
+	mad[165] = 0x40; /* IPv4, in a REQ's private data */
+	put(mad + 254, slot, 2);
+	assert_int_equal(from->carrier->ops->tx(from->carrier, path, &tx), 0);
+	host_flush(from);
+}
+
+static uint64_t sum_mads_on(void)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < WORKERS; i++)
+		sum += __atomic_load_n(&workers[i].mads_on, __ATOMIC_RELAXED);
+	return sum;
+}
+
+static void wait_for(unsigned int i, uint64_t count)
+{
+	uint64_t until = test_now_ns() + PATIENCE_NS;
+
+	while (got(i) < count) {
+		assert_true(test_now_ns() < until);
+		usleep(200);
+	}
+	assert_int_equal(got(i), count);
+	assert_int_equal(workers[i].wrong, 0);
+}
+
+/* An answer reaches the process that it names at once; a request the owner of its port, handed on
+ * by another where it must be. */
+static void mads_reach_their_process(void **state)
+{
+	static const uint16_t answers[] = {0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x18};
+	struct host *from = host_open("127.7.2.30");
+	struct in6_addr to = test_address("127.7.2.31");
+	struct vb_path path = host_path(from, &to);
+	const unsigned int n = VB_ARRAY_SIZE(answers) + 1;
+
+	for (unsigned int i = 0; i < 4; i++)
+		start(i, "127.7.2.31");
+	for (unsigned int round = 0; round < 10; round++)
+		for (unsigned int i = 0; i < 4; i++) {
+			for (unsigned int k = 0; k < VB_ARRAY_SIZE(answers); k++)
+				send_mad(from, &path, 0x07, 0x03, answers[k],
+					 (uint16_t)workers[i].slot);
+			send_mad(from, &path, 0x04, 0x81, 0x12, (uint16_t)workers[i].slot);
+		}
+	for (unsigned int i = 0; i < 4; i++)
+		wait_for(i, 10 * n);
+	assert_int_equal(sum_mads_on(), 0);
+	for (unsigned int round = 0; round < 10; round++)
+		for (unsigned int i = 0; i < 4; i++)
+			send_mad(from, &path, 0x07, 0x03, 0x10, (uint16_t)workers[i].slot);
+	for (unsigned int i = 0; i < 4; i++)
+		wait_for(i, 10 * n + 10);
+	for (unsigned int i = 0; i < 4; i++)
+		stop(i);
+	assert_int_equal(sum_mads_on(), 30); /* index 0 kept its own */
+	assert_int_equal(sum_strays(), 0);
 	host_close(from);
 }
 
@@ -612,6 +722,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(packets_reach_their_process, end_workers),
+		cmocka_unit_test_teardown(mads_reach_their_process, end_workers),
 		cmocka_unit_test_teardown(joins_and_leaves, end_workers),
 		cmocka_unit_test_teardown(deaths_are_mended, end_workers),
 		cmocka_unit_test_teardown(addresses_are_groups_of_their_own, end_workers),
