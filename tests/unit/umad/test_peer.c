@@ -174,8 +174,8 @@ static void test_a_server_on_the_same_host(void **state)
 	assert_int_equal(umad_close_port(server_port), 0);
 }
 
-/* The other process of that host. Returns what went wrong. */
-static int serve_in_child(int ready, int end)
+/* The other process of that host: first it is the server, then it only has the port open. */
+static int live_in_child(int ready, int end)
 {
 	long get[16 / sizeof(long)] = {1 << UMAD_METHOD_GET};
 	int port = umad_open_port("verbena1", 1);
@@ -186,37 +186,58 @@ static int serve_in_child(int ready, int end)
 		return 1;
 	for (int i = 0; i < REQUESTS; i++)
 		serve(port, server);
+	byte = umad_unregister(port, server) != 0;
+	if (write(ready, &byte, 1) != 1)
+		return 1;
 	return read(end, &byte, 1) != 1 || umad_close_port(port) != 0;
 }
 
-/* Two processes have the host's QP 1; requests are for the one that registered for their class. */
+static void expect_ready(int ready)
+{
+	char byte = 1;
+
+	assert_int_equal(read(ready, &byte, 1), 1);
+	assert_int_equal(byte, 0);
+}
+
+/* Sends requests to verbena1; server: its agent in this process, -1: the other process has it. */
+static void ask_server(int client, int server, uint32_t first_tid)
+{
+	for (uint32_t i = 0; i < REQUESTS; i++) {
+		struct mad mad = vendor_request(first_tid + i, oui);
+
+		to_gid(&mad, far_gid);
+		assert_int_equal(umad_send(near, client, &mad, MAD_BYTES, PATIENCE_MS, 0), 0);
+		if (server >= 0)
+			serve(far, server);
+		expect_answer(client, &mad);
+	}
+}
+
+/* Two processes have the host's QP 1; requests are for the one that registered for their class,
+ * whichever of the two packets would reach by themselves. */
 static void test_requests_go_to_the_process_that_registered(void **state)
 {
 	long get[16 / sizeof(long)] = {1 << UMAD_METHOD_GET};
-	int ready[2], end[2], status, client;
-	char byte = 1;
+	int ready[2], end[2], status, client, server;
 	pid_t child;
 
 	assert_int_equal(pipe(ready) | pipe(end), 0);
 	child = fork();
 	if (child == 0)
-		_exit(serve_in_child(ready[1], end[0]));
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	assert_int_equal(byte, 0);
+		_exit(live_in_child(ready[1], end[0]));
+	expect_ready(ready[0]);
 	assert_int_equal(open_ports(state), 0);
 	assert_int_equal(umad_register_oui(far, VENDOR_CLASS, 0, (uint8_t *)oui, get), -EPERM);
 	client = umad_register_oui(near, VENDOR_CLASS, 0, (uint8_t *)oui, NULL);
-	for (uint32_t i = 0; i < REQUESTS; i++) {
-		struct mad mad = vendor_request(20 + i, oui);
-
-		to_gid(&mad, far_gid);
-		assert_int_equal(umad_send(near, client, &mad, MAD_BYTES, PATIENCE_MS, 0), 0);
-		expect_answer(client, &mad);
-	}
-	assert_int_equal(write(end[1], &byte, 1), 1);
+	ask_server(client, -1, 20);
+	expect_ready(ready[0]);
+	server = umad_register_oui(far, VENDOR_CLASS, 0, (uint8_t *)oui, get);
+	assert_true(server >= 0);
+	ask_server(client, server, 40);
+	assert_int_equal(write(end[1], "", 1), 1);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	assert_true(umad_register_oui(far, VENDOR_CLASS, 0, (uint8_t *)oui, get) >= 0);
 	assert_int_equal(close_ports(state), 0);
 	for (int i = 0; i < 2; i++) {
 		close(ready[i]);
