@@ -38,14 +38,48 @@ struct vb_channel *vb_channel_create(void)
 	return channel;
 }
 
+static void finish(struct vb_channel *channel)
+{
+	close(channel->pub.fd);
+	free(channel);
+}
+
+/* Programs destroy a channel while a thread of theirs waits for its events (rping's does), and end
+ * soon afterwards. With the kernel's channels that thread waits on; here it must neither find the
+ * descriptor closed, nor another one under its number. */
 void vb_channel_destroy(struct vb_channel *channel)
 {
 	struct vb_list *link;
+	bool busy;
 
-	close(channel->pub.fd);
+	pthread_mutex_lock(&vb_cma_lock);
 	while ((link = vb_list_pop(&channel->events)))
 		free(vb_list_entry(link, struct vb_id_event, link));
-	free(channel);
+	channel->destroyed = true;
+	busy = channel->takers > 0;
+	pthread_mutex_unlock(&vb_cma_lock);
+	if (!busy)
+		finish(channel);
+}
+
+static void enter(struct vb_channel *channel)
+{
+	pthread_mutex_lock(&vb_cma_lock);
+	channel->takers++;
+	pthread_mutex_unlock(&vb_cma_lock);
+}
+
+/* Also where the thread is cancelled while it waits. */
+static void leave(void *arg)
+{
+	struct vb_channel *channel = arg;
+	bool last;
+
+	pthread_mutex_lock(&vb_cma_lock);
+	last = --channel->takers == 0 && channel->destroyed;
+	pthread_mutex_unlock(&vb_cma_lock);
+	if (last)
+		finish(channel);
 }
 
 void vb_channel_raise(struct vb_channel *channel, struct vb_id_event *event)
@@ -192,24 +226,38 @@ void rdma_destroy_event_channel(struct rdma_event_channel *pub)
 	vb_channel_destroy(vb_container_of(pub, struct vb_channel, pub));
 }
 
+/* The next event that is the program's business; NULL with errno of read(2). */
+static struct vb_id_event *get(struct vb_channel *channel)
+{
+	struct vb_id_event *event;
+
+	for (;;) {
+		if (!waits(channel))
+			vb_adapters_prepare_wait();
+		event = take(channel);
+		if (!event || vb_id_event_process(event))
+			return event;
+		rdma_ack_cm_event(&event->pub);
+	}
+}
+
 int rdma_get_cm_event(struct rdma_event_channel *pub, struct rdma_cm_event **out)
 {
 	struct vb_channel *channel = vb_container_of(pub, struct vb_channel, pub);
 	struct vb_id_event *event;
+	int error;
 
 	if (!out)
 		return vb_cma_result(-EINVAL);
-	do {
-		if (!waits(channel))
-			vb_adapters_prepare_wait();
-		event = take(channel);
-		if (!event)
-			return -1;
-		if (!vb_id_event_process(event)) {
-			rdma_ack_cm_event(&event->pub);
-			event = NULL;
-		}
-	} while (!event);
+	enter(channel);
+	pthread_cleanup_push(leave, channel);
+	event = get(channel);
+	error = errno;
+	pthread_cleanup_pop(1);
+	if (!event) {
+		errno = error;
+		return -1;
+	}
 	*out = &event->pub;
 	return 0;
 }

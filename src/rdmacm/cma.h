@@ -83,6 +83,8 @@ struct vb_channel {
 	struct rdma_event_channel pub; /* fd: an eventfd, one token for each event that waits */
 	struct vb_list events;	       /* struct vb_id_event */
 	uint32_t debt;		       /* tokens that a taker holds for events that vanished */
+	uint32_t takers;	       /* threads inside rdma_get_cm_event() */
+	bool destroyed;		       /* the last taker ends it */
 };
 
 enum vb_id_state {
