@@ -6,6 +6,8 @@
 
 #define VB_MAX_QP_BITS 15u		       /* QPN bits that one NIC chooses */
 #define VB_MAX_QP (1u << (VB_MAX_QP_BITS - 1)) /* half of them: free numbers stay easy to find */
+/* Numbers of queue pairs that are gone and not yet given again: peers keep them in timewait. */
+#define VB_QPN_REST 8192u
 #define VB_MAX_QP_WR 16384u
 #define VB_MAX_SGE 32u
 #define VB_MAX_SGE_RD 32u

@@ -31,7 +31,9 @@ struct vb_nic *vb_nic_create(const struct vb_nic_ops *ops, void *env,
 	vb_list_init(&nic->blocked);
 	nic->qps = calloc(1u << VB_MAX_QP_BITS, sizeof(nic->qps[0]));
 	nic->mrs = calloc(1u << VB_MAX_MR_BITS, sizeof(nic->mrs[0]));
-	if (!nic->qps || !nic->mrs) {
+	nic->rested = calloc(VB_QPN_REST, sizeof(nic->rested[0]));
+	nic->resting = calloc(1u << VB_MAX_QP_BITS, sizeof(nic->resting[0]));
+	if (!nic->qps || !nic->mrs || !nic->rested || !nic->resting) {
 		vb_nic_destroy(nic);
 		errno = ENOMEM;
 		return NULL;
@@ -46,6 +48,8 @@ void vb_nic_destroy(struct vb_nic *nic)
 	VB_ASSERT(nic->qp_count == 0);
 	free(nic->qps);
 	free(nic->mrs);
+	free(nic->rested);
+	free(nic->resting);
 	free(nic->timers);
 	free(nic);
 }
@@ -83,9 +87,9 @@ int vb_nic_add_qp(struct vb_nic *nic, struct vb_qp *qp)
 
 	if (nic->qp_count >= VB_MAX_QP || grow_timers(nic) < 0)
 		return -ENOMEM;
-	do { /* at most half of the numbers are taken: two draws on average at worst */
+	do { /* at most three quarters of the numbers are taken: four draws on average at worst */
 		index = nic->ops.random(nic->env) & ((1u << VB_MAX_QP_BITS) - 1);
-	} while (index == 0 || nic->qps[index]);
+	} while (index == 0 || nic->qps[index] || nic->resting[index]);
 	nic->qps[index] = qp;
 	nic->qp_count++;
 	qp->qpn = nic->config.qpn_base + index;
@@ -95,10 +99,22 @@ int vb_nic_add_qp(struct vb_nic *nic, struct vb_qp *qp)
 	return 0;
 }
 
+/* rest - a peer holds the number of a connection that ended for a while (IBTA 12.4, timewait), and
+ * takes a new connection from it for a mistake. */
+static void rest(struct vb_nic *nic, uint32_t index)
+{
+	uint16_t *place = &nic->rested[nic->rest_count++ % VB_QPN_REST];
+
+	nic->resting[*place] = 0; /* the first time round: index 0, which is never given */
+	*place = (uint16_t)index;
+	nic->resting[index] = 1;
+}
+
 void vb_nic_remove_qp(struct vb_nic *nic, struct vb_qp *qp)
 {
 	VB_ASSERT(vb_nic_find_qp(nic, qp->qpn) == qp);
 	nic->qps[qp_index(nic, qp->qpn)] = NULL;
+	rest(nic, qp_index(nic, qp->qpn));
 	nic->qp_count--;
 	vb_list_remove(&qp->ready_link);
 	vb_timers_remove(nic, qp);

@@ -124,6 +124,9 @@ struct vb_nic {
 
 	struct vb_qp **qps; /* 1 << VB_MAX_QP_BITS, by QPN - qpn_base */
 	struct vb_mr **mrs; /* 1 << VB_MAX_MR_BITS, by key's low bits */
+	uint16_t *rested; /* VB_QPN_REST indices into qps, the oldest at rest_count % VB_QPN_REST */
+	uint8_t *resting; /* by index: it is among them */
+	uint64_t rest_count;
 	uint32_t qp_count, mr_count, pd_count, cq_count, srq_count, ah_count;
 	uint32_t next_pd_id;
 
