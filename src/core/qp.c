@@ -17,6 +17,9 @@
 /* What an idle RC QP costs beside its queues; the promise is 8 KiB, the path's carrier has its
  * share. */
 _Static_assert(sizeof(struct vb_qp) <= 4096, "an idle queue pair stays small");
+#define SGE_BYTES 16u /* in an adapter's queue: address, length, lkey */
+
+_Static_assert(VB_MAX_SGE *SGE_BYTES <= VB_MAX_INLINE, "no QP gets more than the limit");
 _Static_assert(VB_MAX_INLINE <= VB_MAX_PATH_MTU, "an inline UD message fits a packet");
 
 static bool is_type(enum vb_qp_type type)
@@ -45,13 +48,16 @@ static bool init_is_valid(const struct vb_qp_init *init)
 	return init->srq || (cap->max_recv_wr <= VB_MAX_QP_WR && cap->max_recv_sge <= VB_MAX_SGE);
 }
 
-/* What the QP gets: what was asked for, but a send queue that can be used. */
+/* What the QP gets: what was asked for, but a send queue that can be used. Adapters keep inline
+ * data where a request's SGEs would be, so that there is room for some without asking, and programs
+ * send it without asking (rdma_xclient). */
 static struct vb_qp_cap choose_cap(const struct vb_qp_init *init)
 {
 	struct vb_qp_cap cap = init->cap;
 
 	cap.max_send_wr = VB_MAX(cap.max_send_wr, 1u);
 	cap.max_send_sge = VB_MAX(cap.max_send_sge, 1u);
+	cap.max_inline_data = VB_MAX(cap.max_inline_data, cap.max_send_sge * SGE_BYTES);
 	if (init->srq)
 		cap.max_recv_wr = cap.max_recv_sge = 0;
 	else if (cap.max_recv_wr)
@@ -68,17 +74,12 @@ static int alloc_send_queue(struct vb_qp *qp)
 	places = (size_t)qp->sq_mask + 1;
 	qp->sq = calloc(places, sizeof(*qp->sq));
 	qp->sq_sges = calloc(places * cap->max_send_sge, sizeof(*qp->sq_sges));
-	if (!qp->sq || !qp->sq_sges)
+	qp->sq_inline = calloc(places, cap->max_inline_data);
+	if (!qp->sq || !qp->sq_sges || !qp->sq_inline)
 		return -ENOMEM;
-	if (cap->max_inline_data) {
-		qp->sq_inline = calloc(places, cap->max_inline_data);
-		if (!qp->sq_inline)
-			return -ENOMEM;
-	}
 	for (size_t i = 0; i < places; i++) {
 		qp->sq[i].sges = qp->sq_sges + i * cap->max_send_sge;
-		if (qp->sq_inline)
-			qp->sq[i].inline_data = qp->sq_inline + i * cap->max_inline_data;
+		qp->sq[i].inline_data = qp->sq_inline + i * cap->max_inline_data;
 	}
 	return 0;
 }

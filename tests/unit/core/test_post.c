@@ -186,9 +186,11 @@ static void test_caps(void **state)
 {
 	const struct vb_qp_cap most = {VB_MAX_QP_WR, VB_MAX_QP_WR, VB_MAX_SGE, VB_MAX_SGE,
 				       VB_MAX_INLINE};
-	const struct vb_qp_cap odd = {5, 7, 3, 2, 33};
+	const struct vb_qp_cap odd = {5, 7, 3, 2, 49};
 	const struct vb_qp_cap none = {0, 0, 0, 0, 0};
-	const struct vb_qp_cap least = {1, 0, 1, 0, 0};
+	/* inline data has the room of the SGEs at least, 16 bytes each */
+	const struct vb_qp_cap least = {1, 0, 1, 0, 16};
+	const struct vb_qp_cap few = {5, 7, 3, 2, 47}, rounded = {5, 7, 3, 2, 48};
 	const struct vb_qp_cap huge = {1, UINT32_MAX, 1, UINT32_MAX, 0};
 	struct fixture x;
 	struct vb_srq *srq;
@@ -197,6 +199,7 @@ static void test_caps(void **state)
 	assert_caps(&x, NULL, most, most);
 	assert_caps(&x, NULL, odd, odd);
 	assert_caps(&x, NULL, none, least);
+	assert_caps(&x, NULL, few, rounded);
 	/* With an SRQ the receive caps are ignored, however large. */
 	srq = vb_srq_create(x.q.pd, 4, 1, 0, NULL);
 	assert_caps(&x, srq, huge, least);
@@ -475,7 +478,7 @@ static void test_inline_cap_is_on_the_sum(void **state)
 	tear_down(&x);
 }
 
-static void test_no_inline_when_none_was_asked_for(void **state)
+static void test_little_inline_when_none_was_asked_for(void **state)
 {
 	const struct vb_qp_cap cap = {.max_send_wr = 4, .max_send_sge = 1};
 	struct vb_send_wr wr;
@@ -483,13 +486,13 @@ static void test_no_inline_when_none_was_asked_for(void **state)
 
 	set_up_with(&x, VB_QPT_UC, &cap, false);
 	fake_bring_to(x.q.qp, VB_QPS_RTS);
-	x.sge.length = 1;
+	x.sge.length = 17;
 	wr = make_wr(&x, 1, VB_SEND_INLINE | VB_SEND_SIGNALED);
 	assert_refused(&x, &wr);
-	wr.num_sge = 0;
+	x.sge.length = 16;
 	assert_int_equal(vb_qp_post_send(x.q.qp, &wr), 0);
 	run(&x);
-	assert_int_equal(x.fake.tx_bytes, 0);
+	assert_int_equal(x.fake.tx_bytes, 16);
 	assert_polls(&x, 1, VB_WC_SUCCESS);
 	tear_down(&x);
 }
@@ -722,7 +725,7 @@ int main(void)
 		cmocka_unit_test(test_destroy_gives_ahs_back),
 		cmocka_unit_test(test_inline_is_copied_at_once),
 		cmocka_unit_test(test_inline_cap_is_on_the_sum),
-		cmocka_unit_test(test_no_inline_when_none_was_asked_for),
+		cmocka_unit_test(test_little_inline_when_none_was_asked_for),
 		cmocka_unit_test(test_slots_come_free_by_polling),
 		cmocka_unit_test(test_unsignalled_slots_stay_taken),
 		cmocka_unit_test(test_each_completion_frees_up_to_itself),
