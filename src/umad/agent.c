@@ -54,10 +54,23 @@ static int check(const struct umad_reg_attr *attr)
 
 /* --- what comes in ----------------------------------------------------------------------- */
 
-static void describe_source(const struct vb_gsi_rx *rx, ib_mad_addr_t *addr)
+/* Of a port of our own subnet: programs answer by it. */
+static __be16 lid_of(const struct vb_device *device, const struct in6_addr *source)
+{
+	const struct in6_addr *own = &device->gids[VB_UMAD_NAMED_GID].gid;
+	__be16 lid = 0;
+
+	if (device->lid && memcmp(own, source, 14) == 0)
+		memcpy(&lid, &source->s6_addr[14], sizeof(lid));
+	return lid;
+}
+
+static void describe_source(const struct vb_device *device, const struct vb_gsi_rx *rx,
+			    ib_mad_addr_t *addr)
 {
 	const struct vb_ah_attr *ah = &rx->path.ah;
 
+	addr->lid = lid_of(device, &ah->dgid);
 	addr->qpn = htobe32(rx->src_qpn);
 	addr->qkey = htobe32(rx->qkey);
 	addr->sl = ah->sl;
@@ -129,7 +142,7 @@ static void received(void *env, const struct vb_gsi_rx *rx)
 		return;
 	message->head.agent_id = agent->id;
 	message->head.length = sizeof(message->head) + VB_MAD_BYTES;
-	describe_source(rx, &message->head.addr);
+	describe_source(agent->port->device, rx, &message->head.addr);
 	message->length = VB_MAD_BYTES;
 	memcpy(message->mad, rx->mad, VB_MAD_BYTES);
 	pthread_mutex_lock(&agent->port->lock);

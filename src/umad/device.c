@@ -2,8 +2,9 @@
 /*
  * device.c - which devices there are, and what they and their ports look like.
  *
- * The same devices and values that the verbs show. LIDs and the subnet manager's are 0, as on every
- * RoCE port; the port's GUID is the last half of GID 0, as the kernel's sysfs files have it.
+ * The same devices and values that the verbs show. The LID is 0 as on every RoCE port, unless
+ * VERBENA_LID=1 gave one, and so is the subnet manager's; the port's GUID is the last half of GID
+ * 0, as the kernel's sysfs files have it.
  */
 #include <endian.h>
 #include <errno.h>
@@ -117,6 +118,7 @@ void vb_umad_describe_port(struct vb_device *device, enum vb_port_state state, u
 {
 	*port = (umad_port_t){
 		.portnum = VB_UMAD_PORT,
+		.base_lid = device->lid,
 		.state = state == VB_PORT_UP ? STATE_ACTIVE : STATE_DOWN,
 		.phys_state = physical_state(state),
 		.rate = VB_PORT_GBPS,

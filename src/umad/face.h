@@ -37,10 +37,12 @@
 #include "host/gsi.h"
 #include "host/host.h"
 
-#define VB_UMAD_PORT 1	      /* the only port of a device */
-#define VB_UMAD_WAITING 4096u /* messages that a port holds for the program, and sends in flight   \
-			       */
-#define VB_UMAD_SHORTEST 36   /* bytes of a MAD that may be sent: its header and RMPP's */
+#define VB_UMAD_PORT 1	    /* the only port of a device */
+#define VB_UMAD_NAMED_GID 1 /* of the address in VERBENA_ADDR, whose end is the LID if any */
+#define VB_UMAD_WAITING                                                                            \
+	4096u		    /* messages that a port holds for the program, and sends in flight     \
+			     */
+#define VB_UMAD_SHORTEST 36 /* bytes of a MAD that may be sent: its header and RMPP's */
 #define VB_UMAD_VENDOR_FIRST 0x30 /* vendor classes whose MADs name their vendor (IBTA 16.5) */
 #define VB_UMAD_VENDOR_LAST 0x4f
 

@@ -5,7 +5,8 @@
  * There is no subnet manager on RoCE and no LID but 0. So LID 0 (and the permissive one, with which
  * directed-route SMPs begin) without a GRH is this port itself, whose agents answer subnet and
  * performance management at once, and other LIDs are nobody: EINVAL, as the kernel says on a RoCE
- * port. With a GRH a MAD goes to QP 1 of the host that the GID names.
+ * port. With a GRH a MAD goes to QP 1 of the host that the GID names; so it does with a LID where
+ * VERBENA_LID=1 gave out LIDs, unless it is an SMP, for which there is no QP 0.
  */
 #include <endian.h>
 #include <errno.h>
@@ -24,9 +25,12 @@ static bool is_subnet(const uint8_t *mad)
 	return mad[1] == VB_MAD_SUBNET || mad[1] == VB_MAD_SUBNET_DIRECTED;
 }
 
-static bool is_to_self(const ib_mad_addr_t *addr)
+static bool is_to_self(const struct vb_umad_port *port, const ib_mad_addr_t *addr)
 {
-	return !addr->grh_present && (addr->lid == 0 || addr->lid == htobe16(LID_PERMISSIVE));
+	uint16_t lid = be16toh(addr->lid);
+
+	return !addr->grh_present &&
+	       (lid == 0 || lid == LID_PERMISSIVE || lid == port->device->lid);
 }
 
 /* --- the way ----------------------------------------------------------------------------- */
@@ -53,8 +57,8 @@ static int find_way(const struct vb_umad_port *port, const ib_mad_addr_t *addr,
 	struct vb_ah_attr *ah = &send->to.ah;
 
 	if (is_subnet(send->message->mad))
-		return is_to_self(addr) ? 0 : -EINVAL;
-	if (!addr->grh_present && !is_to_self(addr))
+		return is_to_self(port, addr) ? 0 : -EINVAL;
+	if (!addr->grh_present && !is_to_self(port, addr) && !port->device->lid)
 		return -EINVAL;
 	if (addr->pkey_index >= VB_PKEY_TABLE)
 		return -EINVAL;
@@ -63,7 +67,10 @@ static int find_way(const struct vb_umad_port *port, const ib_mad_addr_t *addr,
 	send->qkey = be32toh(addr->qkey);
 	*ah = (struct vb_ah_attr){.is_global = true, .port_num = VB_UMAD_PORT, .sl = addr->sl};
 	if (!addr->grh_present) {
-		ah->dgid = port->device->gids[0].gid;
+		ah->sgid_index = VB_UMAD_NAMED_GID;
+		ah->dgid = port->device->gids[VB_UMAD_NAMED_GID].gid;
+		if (!is_to_self(port, addr)) /* its last bits are the LID */
+			memcpy(&ah->dgid.s6_addr[14], &addr->lid, sizeof(addr->lid));
 		return 0;
 	}
 	memcpy(&ah->dgid, addr->gid, sizeof(ah->dgid));
@@ -94,7 +101,7 @@ static struct vb_umad_message *answer(struct vb_umad_port *port, const struct vb
 	struct vb_umad_message *reply;
 	bool answered;
 
-	if (!is_to_self(&request->head.addr))
+	if (!is_to_self(port, &request->head.addr))
 		return NULL;
 	reply = calloc(1, sizeof(*reply));
 	if (!reply)
@@ -107,6 +114,7 @@ static struct vb_umad_message *answer(struct vb_umad_port *port, const struct vb
 	}
 	reply->head.agent_id = request->head.agent_id;
 	reply->head.length = sizeof(reply->head) + VB_MAD_BYTES;
+	reply->head.addr.lid = htobe16(port->device->lid);
 	reply->head.addr.qpn = htobe32(is_subnet(request->mad) ? 0 : VB_GSI_QPN);
 	reply->length = VB_MAD_BYTES;
 	return reply;

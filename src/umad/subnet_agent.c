@@ -77,7 +77,7 @@ static uint16_t node_info(const struct vb_umad_port *port, const umad_port_t *se
 	return STATUS_OK;
 }
 
-/* LIDs, M_Key, error counters and what a subnet manager sets are 0. */
+/* M_Key, error counters and what a subnet manager sets are 0. */
 static uint16_t port_info(const struct vb_umad_port *port, const umad_port_t *seen,
 			  uint32_t modifier, uint8_t *data)
 {
@@ -87,6 +87,7 @@ static uint16_t port_info(const struct vb_umad_port *port, const umad_port_t *se
 		return STATUS_BAD_VALUE;
 	memcpy(data + 8, &seen->gid_prefix, sizeof(seen->gid_prefix));
 	vb_store_be32(data + 20, CAPABILITY_EXTENDED_SPEEDS | CAPABILITY_CM);
+	vb_store_be16(data + 16, (uint16_t)seen->base_lid);
 	data[28] = VB_UMAD_PORT;
 	data[29] = data[30] = data[31] = VB_WIDTH_4X;	 /* enabled, supported, active */
 	data[32] = (uint8_t)(7 << 4 | seen->state);	 /* 2.5, 5 and 10 Gb/s a lane */

@@ -3,6 +3,7 @@
 against ibv_devinfo; and the port's counters."""
 import contextlib
 import ipaddress
+import os
 import re
 
 import pytest
@@ -140,8 +141,8 @@ def test_ibnetdiscover_finds_the_adapter_alone(loopback):
 
 # --- counters ----------------------------------------------------------------------------------
 
-def counters_of(host, *options):
-    text = host.run("perfquery", *options)
+def counters_of(host, *options, **settings):
+    text = host.run("perfquery", *options, **settings)
     return {name: int(value, 0) for name, value in fields_of(text).items() if value[:1].isdigit()}
 
 
@@ -204,3 +205,58 @@ def test_counters_outlive_their_process(loopback):
         assert left > 1000
         pingpong((host, host))
         assert counters_of(host, "-x")["PortXmitPkts"] >= left + 2 * ITERATIONS
+
+
+# --- with LIDs, other hosts can be asked -------------------------------------------------------
+
+LAST_LID = 0xbfff  # that names a port; those above are multicast
+
+
+def lid_of(host):
+    """VERBENA_LID=1: the last 16 bits of the address."""
+    return int(ipaddress.ip_address(host.address)) & 0xffff
+
+
+@pytest.fixture(params=hosts.TOPOLOGIES)
+def lid_pair(request):
+    """The fixture `pair`, with addresses whose ends are LIDs of ports."""
+    if request.param.startswith("namespaces"):
+        return request.getfixturevalue("veth").hosts(4 if request.param.endswith("4") else 6)
+    pid = os.getpid()
+    first, second = (hosts.Host(f"127.{32 + pid // 190 % 32}.{pid % 190}.{last}") for last in (8, 9))
+    assert lid_of(second) <= LAST_LID
+    return (first, first) if request.param == "one-host" else (first, second)
+
+
+def test_a_lid_is_shown_by_all(lid_pair):
+    host, lid = lid_pair[0], lid_of(lid_pair[0])
+    assert fields_of(host.run("ibv_devinfo", VERBENA_LID="1"))["port_lid"] == str(lid)
+    assert fields_of(host.run("ibstat", VERBENA_LID="1"))["Base lid"] == str(lid)
+    assert f"LID start {lid:#x} end {lid:#x}" in host.run("ibaddr", VERBENA_LID="1")
+    assert fields_of(host.run("smpquery", "portinfo", lid, VERBENA_LID="1"))["Lid"] == str(lid)
+
+
+def test_another_host_is_asked_by_its_lid(lid_pair):
+    asked, asker = lid_pair
+    with asked.start("ibping", "-S", VERBENA_LID="1") as server:
+        # The server says nothing: it is there when it answers.
+        server.wait_until(lambda: "3 received" in ping(asker, asked), "answering")
+        first, second = (counters_of(asker, "-x", lid_of(asked), 1, VERBENA_LID="1") for _ in range(2))
+        assert first["PortRcvPkts"] >= 3 and first["PortXmitPkts"] >= 3  # the pings
+        # A query is one of the class and one of the counters; to oneself neither travels.
+        moved = 0 if asked == asker else 2
+        assert second["PortRcvPkts"] - first["PortRcvPkts"] == moved
+        assert second["PortXmitPkts"] - first["PortXmitPkts"] == moved
+
+
+def ping(asker, asked):
+    with asker.start("ibping", "-f", "-c", 3, "-t", 100, lid_of(asked), VERBENA_LID="1") as client:
+        client.wait()
+        return client.output()
+
+
+def test_nobody_answers_where_nobody_is(lid_pair):
+    nobody = lid_of(lid_pair[0]) + 100
+    with lid_pair[0].start("perfquery", "-t", 50, nobody, 1, VERBENA_LID="1") as query:
+        assert query.wait() != 0
+        assert "iberror: failed" in query.output()
