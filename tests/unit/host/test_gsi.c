@@ -516,7 +516,7 @@ static void a_process_connects_with_itself(void **state)
 
 #define MANY 1000
 
-/* All at once: more MADs than a socket's buffer or a ring holds. None may be lost, since the
+/* All at once, while nobody takes them: more MADs than a ring holds. None may be lost, since the
  * manager repeats after seconds: counted are its retries. And then nothing is left to be woken for.
  */
 static void many_passive(struct side *side)
@@ -526,7 +526,10 @@ static void many_passive(struct side *side)
 	int established = 0;
 
 	listen_on(engine, 7000);
+	REQUIRE(vb_engine_enter(engine));
 	meet(side);
+	meet(side); /* every REQ has been sent */
+	vb_engine_leave(engine);
 	while (established < MANY) {
 		struct seen event = any_event();
 
@@ -560,6 +563,7 @@ static void many_active(struct side *side)
 	meet(side);
 	for (uint32_t i = 0; i < MANY; i++)
 		request(engine, passive_address, 7000, 100 + i);
+	meet(side);
 	for (int i = 0; i < MANY; i++) {
 		struct seen s = next_event(VB_CM_REP_RECEIVED);
 
