@@ -52,6 +52,7 @@ static void look_up_all(void)
 	LOOK_UP(setsockopt);
 	LOOK_UP(getsockopt);
 	LOOK_UP(fcntl);
+	LOOK_UP(ioctl);
 	LOOK_UP(dup);
 	LOOK_UP(dup2);
 	LOOK_UP(dup3);

@@ -57,6 +57,7 @@ struct vb_real {
 	int (*setsockopt)(int, int, int, const void *, socklen_t);
 	int (*getsockopt)(int, int, int, void *, socklen_t *);
 	int (*fcntl)(int, int, ...);
+	int (*ioctl)(int, unsigned long, ...);
 	int (*dup)(int);
 	int (*dup2)(int, int);
 	int (*dup3)(int, int, int);

@@ -12,6 +12,7 @@
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "rspreload/rspreload.h"
@@ -297,4 +298,33 @@ int fcntl64(int fd, int cmd, ...)
 	argument = va_arg(arguments, void *);
 	va_end(arguments);
 	return control(fd, cmd, argument);
+}
+
+/* What lies ready, as far as one look sees. */
+static int bytes_ready(int rs)
+{
+	static __thread char bytes[1 << 16];
+	ssize_t n = VB_INSIDE(rrecv(rs, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT));
+
+	return n < 0 ? 0 : (int)n;
+}
+
+/* Of an rsocket's requests these two; Python sets O_NONBLOCK so. */
+int ioctl(int fd, unsigned long request, ...)
+{
+	int rs = vb_rsocket_of(fd), result;
+	va_list arguments;
+	void *argument;
+
+	va_start(arguments, request);
+	argument = va_arg(arguments, void *);
+	va_end(arguments);
+	result = vb_real()->ioctl(fd, request, argument);
+	if (rs < 0 || result < 0)
+		return result;
+	if (request == FIONBIO)
+		return rfcntl(rs, F_SETFL, *(int *)argument ? O_NONBLOCK : 0);
+	if (request == FIONREAD)
+		*(int *)argument = bytes_ready(rs);
+	return result;
 }
