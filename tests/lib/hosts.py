@@ -9,13 +9,16 @@ A test waits for events (a port that listens, a process that ends), each with a 
 a time. Only processes started here are signalled, through Popen, which knows whether they were
 reaped.
 """
+import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -26,6 +29,9 @@ VERBENA = BUILD / "bin" / "verbena"
 
 # Where a server and a client may be; the fixture `pair` makes them.
 TOPOLOGIES = ("one-host", "two-hosts", "namespaces-ipv4", "namespaces-ipv6")
+
+PORT_SPACES = ("ipoib", "tcp", "udp", "ib")  # as src/registry/ports.c has them
+LISTENING = 1 << 16
 
 LOOK_SECONDS = 0.003  # between two looks at a table of the kernel's
 DEFAULT_LIMIT = 20.0  # seconds that any program of a test may take
@@ -57,14 +63,31 @@ class Host:
         variables = {name: value for name, value in variables.items() if value is not None}
         return Program([*self.enter, *map(str, command)], variables)
 
-    def shared_files(self):
-        """What this host's processes have in their registry (the table itself stays there). In a
-        namespace of its own the folder's name may be another address of the same interface."""
+    @functools.cached_property
+    def namespace(self):
         link = subprocess.run([*self.enter, "readlink", "/proc/self/ns/net"], capture_output=True, text=True, check=True)
-        namespace = re.search(r"\d+", link.stdout)[0]
+        return re.search(r"\d+", link.stdout)[0]
+
+    def registry(self):
+        """The folders of its registry. In a namespace of its own the folder's name may be another
+        address of the same interface."""
         user = pathlib.Path(f"/dev/shm/verbena-{os.geteuid()}")
-        folders = user.glob(f"{namespace}-{'*' if self.enter else self.address}")
-        return [str(file) for folder in folders for file in folder.iterdir() if file.name != "reg"]
+        return user.glob(f"{self.namespace}-{'*' if self.enter else self.address}")
+
+    def shared_files(self):
+        """What this host's processes have in their registry (the table itself stays there)."""
+        return [str(file) for folder in self.registry() for file in folder.iterdir() if file.name != "reg"]
+
+    def rdma_listeners(self, space, port):
+        """Who listens on an RDMA port: words of the registry's table of ports, of which each process
+        writes others. Those of processes that were killed stay."""
+        words = set()
+        for folder in self.registry():
+            for family in range(2):
+                index = (PORT_SPACES.index(space) * 2 + family) * 65536 + port
+                with contextlib.suppress(OSError, struct.error), open(folder / "ports", "rb") as table:
+                    words.update(struct.unpack("Q", os.pread(table.fileno(), 8, 4096 + index * 8)))
+        return {word for word in words if word & LISTENING}
 
     def run(self, *command, limit=DEFAULT_LIMIT, **environment):
         """Runs a program to its end, which must be a success; returns what it printed."""
@@ -141,13 +164,20 @@ class Program:
 
     def listens(self, port=None):
         """Whether a TCP socket of this very process listens on port (or on any)."""
-        listening = set()
-        for table in ("tcp", "tcp6"):
+        return self.has_socket(("tcp", "tcp6"), "0A", port)
+
+    def binds(self, port):
+        """Whether it has an unconnected UDP socket on port."""
+        return self.has_socket(("udp", "udp6"), "07", port)
+
+    def has_socket(self, tables, state, port):
+        found = set()
+        for table in tables:
             for line in read(f"/proc/{self.pid}/net/{table}").splitlines()[1:]:
                 fields = line.split()
-                if fields[3] == "0A" and port in (None, int(fields[1].rpartition(":")[2], 16)):
-                    listening.add(f"socket:[{fields[9]}]")
-        return bool(listening) and not listening.isdisjoint(self.descriptors())
+                if fields[3] == state and port in (None, int(fields[1].rpartition(":")[2], 16)):
+                    found.add(f"socket:[{fields[9]}]")
+        return bool(found) and not found.isdisjoint(self.descriptors())
 
     def descriptors(self):
         """What its descriptors point to."""
@@ -208,15 +238,30 @@ def run_pair(server_host, client_host, program, *arguments, limit=DEFAULT_LIMIT,
         server.wait_listening(port)
         with client_host.start(program, "-p", port, *arguments, server_host.reach,
                                **environment) as client:
-            try:
-                client.succeed(limit)
-                server.succeed(limit)
-            except Failed as fault:
-                other = client if fault.args[0].startswith(" ".join(server.command)) else server
-                other.end()
-                raise Failed(f"{fault}\n--- the other side: {' '.join(other.command)}: "
-                             f"status {other.process.returncode}\n{other.output()}") from None
-            return server.output(), client.output()
+            return succeed_both(server, client, limit)
+
+
+@contextlib.contextmanager
+def rdma_server(host, space, port, *command, **environment):
+    """A program that listens on an RDMA port of its host, from when it does."""
+    before = host.rdma_listeners(space, port)
+    with host.start(*command, **environment) as server:
+        server.wait_until(lambda: host.rdma_listeners(space, port) - before,
+                          f"listening on RDMA port {port} ({space})")
+        yield server
+
+
+def succeed_both(server, client, limit=DEFAULT_LIMIT):
+    """Waits for a client and its server, which must end well; a fault shows both sides."""
+    try:
+        client.succeed(limit)
+        server.succeed(limit)
+    except Failed as fault:
+        other = client if fault.args[0].startswith(" ".join(server.command)) else server
+        other.end()
+        raise Failed(f"{fault}\n--- the other side: {' '.join(other.command)}: "
+                     f"status {other.process.returncode}\n{other.output()}") from None
+    return server.output(), client.output()
 
 
 class Veth:
