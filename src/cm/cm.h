@@ -101,7 +101,7 @@ enum vb_cm_sidr_status {
 
 struct vb_cm_req {
 	uint64_t service_id;
-	uint32_t qpn, psn; /* the requester's queue pair and its first PSN */
+	uint32_t qpn, psn; /* the requester's queue pair; the PSN with which the peer is to begin */
 	uint32_t qkey;
 	enum vb_cm_transport transport;
 	uint8_t responder_resources; /* READs and atomics that the sender can answer at once */
@@ -191,8 +191,8 @@ struct vb_cm_event {
 	};
 	const void *private_data;
 	size_t private_data_len;
-	/* of *_REQ_RECEIVED, which is refused: set there, the message counts as lost instead, and the
-	 * peer asks again later */
+	/* of *_REQ_RECEIVED, which is refused: set there, the message counts as lost instead, and
+	 * the peer asks again later */
 	bool *later;
 };
 

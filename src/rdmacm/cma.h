@@ -116,7 +116,7 @@ struct vb_binding {
 struct vb_peering {
 	struct vb_ah_attr ah; /* to the peer */
 	uint32_t qpn, qkey;   /* the peer's */
-	uint32_t rq_psn;      /* the first that the peer sends */
+	uint32_t sq_psn;      /* with which we are to begin */
 	uint16_t path_mtu;    /* bytes */
 	uint8_t ack_timeout, retry_count, rnr_retry_count;
 	uint8_t responder_resources, initiator_depth; /* ours */
@@ -141,7 +141,8 @@ struct vb_id {
 	void *connect_data;		     /* rdma_create_ep: goes before private data */
 	size_t connect_data_len;
 
-	uint32_t sq_psn; /* the first that we send */
+	uint32_t rq_psn; /* with which the peer is to begin: what a REQ or REP calls the starting
+			    PSN */
 	struct vb_cm_conn *conn;
 	struct vb_cm_listener *listeners[VB_MAX_DEVICES];
 	struct vb_list groups;

@@ -249,7 +249,7 @@ static void fill_req(struct vb_id *id, const struct offer *offer, const struct m
 		.service_id =
 			vb_cm_service_id((uint16_t)id->pub.ps, ntohs(rdma_get_dst_port(&id->pub))),
 		.qpn = offer->qpn,
-		.psn = id->sq_psn,
+		.psn = id->rq_psn,
 		.transport = transport_of(id),
 		.responder_resources = offer->responder_resources,
 		.initiator_depth = offer->initiator_depth,
@@ -415,7 +415,7 @@ static int send_rep(struct vb_id *id, const struct offer *offer, const struct me
 {
 	struct vb_cm_rep rep = {
 		.qpn = offer->qpn,
-		.psn = id->sq_psn,
+		.psn = id->rq_psn,
 		.responder_resources = offer->responder_resources,
 		.initiator_depth = offer->initiator_depth,
 		.flow_control = offer->flow_control,

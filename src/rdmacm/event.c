@@ -113,7 +113,7 @@ static void peering_from_req(struct vb_peering *peering, const struct vb_cm_even
 	const struct vb_cm_req *req = event->req;
 
 	peering->qpn = req->qpn;
-	peering->rq_psn = req->psn;
+	peering->sq_psn = req->psn;
 	peering->path_mtu = req->path_mtu;
 	peering->ack_timeout = req->ack_timeout;
 	peering->retry_count = req->retry_count;
@@ -258,7 +258,7 @@ static void on_rep(struct vb_id *id, const struct vb_cm_event *event, struct vb_
 
 	id->state = VB_ID_RESPONDED;
 	peering->qpn = rep->qpn;
-	peering->rq_psn = rep->psn;
+	peering->sq_psn = rep->psn;
 	peering->rnr_retry_count = rep->rnr_retry_count;
 	peering->responder_resources = VB_MIN(rep->initiator_depth, peering->responder_resources);
 	peering->initiator_depth = VB_MIN(rep->responder_resources, peering->initiator_depth);

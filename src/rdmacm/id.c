@@ -60,7 +60,7 @@ struct vb_id *vb_id_new(struct vb_channel *channel, void *context, enum rdma_por
 	id->pub.context = context;
 	id->pub.ps = ps;
 	id->pub.qp_type = type;
-	id->sq_psn = random_psn();
+	id->rq_psn = random_psn();
 	pthread_mutex_init(&id->busy, NULL);
 	vb_list_init(&id->binding.link);
 	vb_list_init(&id->groups);

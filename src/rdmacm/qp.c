@@ -43,7 +43,7 @@ static void rtr_attr(struct vb_id *id, struct ibv_qp_attr *attr, int *mask)
 	vb_ah_attr_to_ibv(&peering->ah, &attr->ah_attr);
 	attr->path_mtu = vb_mtu_to_ibv(peering->path_mtu);
 	attr->dest_qp_num = peering->qpn;
-	attr->rq_psn = peering->rq_psn;
+	attr->rq_psn = id->rq_psn;
 	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (!is_reliable(id))
 		return;
@@ -56,7 +56,7 @@ static void rts_attr(struct vb_id *id, struct ibv_qp_attr *attr, int *mask)
 {
 	const struct vb_peering *peering = &id->peering;
 
-	attr->sq_psn = id->sq_psn;
+	attr->sq_psn = peering->sq_psn;
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	if (!is_reliable(id))
 		return;
