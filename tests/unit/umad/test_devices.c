@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* test_devices.c - which devices libibumad shows, what it says of them, and names for numbers. */
+#define _GNU_SOURCE /* dlvsym */
 #include "fixture.h"
 
+#include <dlfcn.h>
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -157,6 +159,45 @@ static void test_buffers(void **state)
 	assert_int_equal(umad_debug(0), 0);
 }
 
+/* struct umad_ca_pair of newer headers */
+struct pair {
+	char smi_name[UMAD_CA_NAME_LEN];
+	uint32_t smi_port;
+	char gsi_name[UMAD_CA_NAME_LEN];
+	uint32_t gsi_port;
+};
+
+/* What programs of newer releases look for; the library that this is linked with need not have it.
+ */
+static void test_newer_calls(void **state)
+{
+	int (*open_smi)(const char *, int) =
+		dlvsym(RTLD_DEFAULT, "umad_open_smi_port", "IBUMAD_1.3");
+	int (*get_pairs)(struct pair *, size_t) =
+		dlvsym(RTLD_DEFAULT, "umad_get_smi_gsi_pairs", "IBUMAD_1.4");
+	int (*get_pair)(const char *, uint8_t, struct pair *, unsigned int) =
+		dlvsym(RTLD_DEFAULT, "umad_get_smi_gsi_pair_by_ca_name", "IBUMAD_1.4");
+	struct pair pairs[4], pair;
+	int port;
+
+	assert_non_null(open_smi);
+	assert_non_null(get_pairs);
+	assert_non_null(get_pair);
+	port = open_smi("verbena1", 1);
+	assert_int_equal(umad_get_fd(port), port);
+	assert_int_equal(umad_close_port(port), 0);
+	assert_int_equal(get_pairs(pairs, 4), 2);
+	assert_string_equal(pairs[1].smi_name, "verbena1");
+	assert_string_equal(pairs[1].gsi_name, "verbena1");
+	assert_int_equal(get_pairs(pairs, 1), 1);
+	assert_int_equal(get_pair("verbena1", 1, &pair, 1), 0);
+	assert_string_equal(pair.gsi_name, "verbena1");
+	assert_int_equal(pair.smi_port, 1);
+	assert_int_equal(pair.gsi_port, 1);
+	assert_int_equal(get_pair("verbena9", 0, &pair, 0), -ENODEV);
+	assert_string_equal(pair.smi_name, "");
+}
+
 static void test_names(void **state)
 {
 	assert_string_equal(umad_class_str(UMAD_CLASS_PERF_MGMT), "Perf");
@@ -177,6 +218,7 @@ int main(void)
 		cmocka_unit_test(test_defaults_and_what_is_not_there),
 		cmocka_unit_test(test_a_port_is_its_descriptor),
 		cmocka_unit_test(test_buffers),
+		cmocka_unit_test(test_newer_calls),
 		cmocka_unit_test(test_names),
 	};
 
