@@ -102,7 +102,6 @@ struct vb_rs_stream {
 	struct vb_rs_request request;
 	struct ibv_comp_channel *cq_channel;
 	struct ibv_cq *cq;
-	bool cq_armed;
 	bool read_open, write_open;
 	unsigned int fruitless; /* progress calls in a row that found nothing */
 	uint64_t heard_ns;	/* when something last completed */
@@ -251,6 +250,8 @@ enum vb_rs_request_kind {
 bool vb_rs_progress(struct vb_rs *rs);
 /* vb_rs_take_completions - the part of it that no CM event is needed for; the stream has a CQ. */
 bool vb_rs_take_completions(struct vb_rs *rs);
+/* vb_rs_give_credits - tells the peer of what was handed over, when it is enough. */
+void vb_rs_give_credits(struct vb_rs *rs);
 /* vb_rs_break - ends a connection that cannot go on. */
 void vb_rs_break(struct vb_rs *rs, int error);
 int vb_rs_post_write(struct vb_rs *rs, enum vb_rs_request_kind kind, uint32_t bytes,
@@ -322,7 +323,6 @@ struct vb_rs_local {
 	struct rdma_cm_id *id;
 	struct ibv_comp_channel *cq_channel;
 	struct ibv_cq *cq;
-	bool cq_armed;
 	uint8_t sgid_index;
 	uint8_t header[VB_RS_UD_BYTES_IPV6]; /* of everything sent from here */
 	uint32_t header_bytes;

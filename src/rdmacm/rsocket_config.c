@@ -11,8 +11,8 @@
 #define FOLDER "/etc/rdma/rsocket/"
 
 static struct vb_rs_config config = {
-	.receive_bytes = 1 << 17,
-	.send_bytes = 1 << 17,
+	.receive_bytes = 1 << 20,
+	.send_bytes = 1 << 20,
 	.sq_size = 384,
 	.rq_size = 384,
 	.inline_bytes = 64,

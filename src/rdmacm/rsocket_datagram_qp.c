@@ -300,9 +300,7 @@ void vb_rs_datagram_arm(struct vb_rs *rs)
 	{
 		struct vb_rs_local *local = vb_list_entry(link, struct vb_rs_local, link);
 
-		if (local->cq_armed)
-			continue;
-		local->cq_armed = ibv_req_notify_cq(local->cq, 0) == 0;
+		ibv_req_notify_cq(local->cq, 0);
 		vb_rs_local_poll(rs, local);
 	}
 }
@@ -326,10 +324,8 @@ static void take_cq_events(struct vb_rs_local *local)
 
 	while (ibv_get_cq_event(local->cq_channel, &cq, &context) == 0)
 		count++;
-	if (count) {
-		local->cq_armed = false;
+	if (count)
 		ibv_ack_cq_events(local->cq, count);
-	}
 }
 
 void vb_rs_datagram_heed(struct vb_rs *rs, const struct pollfd *fds, int count)

@@ -55,18 +55,16 @@ static int open_queue_pair(struct vb_rs *rs)
 	return 0;
 }
 
+/* Of fresh pages: what is never used takes no memory. */
 static void *allocate(struct rdma_cm_id *id, size_t size, bool remote, struct ibv_mr **mr)
 {
-	void *memory = NULL;
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (posix_memalign(&memory, 4096, size) != 0) {
-		errno = ENOMEM;
+	if (memory == MAP_FAILED)
 		return NULL;
-	}
-	memset(memory, 0, size);
 	*mr = remote ? rdma_reg_write(id, memory, size) : rdma_reg_msgs(id, memory, size);
 	if (!*mr) {
-		free(memory);
+		munmap(memory, size);
 		return NULL;
 	}
 	return memory;
@@ -122,11 +120,17 @@ int vb_rs_open_endpoint(struct vb_rs *rs)
 	return result;
 }
 
-static void release(void *memory, struct ibv_mr *mr)
+static void release(struct ibv_mr *mr)
 {
-	if (mr)
-		ibv_dereg_mr(mr);
-	free(memory);
+	void *memory;
+	size_t size;
+
+	if (!mr)
+		return;
+	memory = mr->addr;
+	size = mr->length;
+	ibv_dereg_mr(mr);
+	munmap(memory, size);
 }
 
 void vb_rs_close_endpoint(struct vb_rs *rs)
@@ -140,9 +144,9 @@ void vb_rs_close_endpoint(struct vb_rs *rs)
 		ibv_destroy_cq(s->cq);
 	if (s->cq_channel)
 		ibv_destroy_comp_channel(s->cq_channel);
-	release(s->rbuf, s->rmr);
-	release(s->sbuf, s->smr);
-	release(s->shared, s->shared_mr);
+	release(s->rmr);
+	release(s->smr);
+	release(s->shared_mr);
 	free(s->arrived);
 }
 

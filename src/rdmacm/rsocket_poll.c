@@ -82,6 +82,17 @@ static short events_of(struct vb_rs *rs, short wanted)
 	return events & (wanted | POLLERR | POLLHUP);
 }
 
+/* The same after a look at what is new, unless all that is wanted is known already. */
+static short look_at(struct vb_rs *rs, short wanted)
+{
+	short events = events_of(rs, wanted);
+
+	if ((events & wanted) == wanted && wanted)
+		return events;
+	vb_rs_progress(rs);
+	return events_of(rs, wanted);
+}
+
 /* Ordinary descriptors, without waiting: the rsockets' places are left out. */
 static int look_at_ordinary(struct call *call)
 {
@@ -113,8 +124,7 @@ static int look_at_all(struct call *call)
 		if (!rs)
 			continue;
 		pthread_mutex_lock(&rs->lock);
-		vb_rs_progress(rs);
-		call->fds[i].revents = events_of(rs, call->fds[i].events);
+		call->fds[i].revents = look_at(rs, call->fds[i].events);
 		pthread_mutex_unlock(&rs->lock);
 		if (call->fds[i].revents)
 			ready++;

@@ -133,7 +133,7 @@ static void send_credits(struct vb_rs *rs)
 	vb_rs_post_write(rs, VB_RS_REQUEST_CONTROL, 0, &wr);
 }
 
-static void give_credits(struct vb_rs *rs)
+void vb_rs_give_credits(struct vb_rs *rs)
 {
 	struct vb_rs_stream *s = &rs->stream;
 
@@ -243,15 +243,17 @@ bool vb_rs_take_completions(struct vb_rs *rs)
 	uint32_t posts;
 	int count, i;
 
-	while ((count = ibv_poll_cq(rs->stream.cq, COMPLETIONS_AT_ONCE, wc)) > 0) {
+	/* Not until nothing comes: an engine takes empty polls for a program that only waits. */
+	do {
+		count = ibv_poll_cq(rs->stream.cq, COMPLETIONS_AT_ONCE, wc);
 		posts = 0;
 		for (i = 0; i < count; i++)
 			posts += on_completion(rs, &wc[i]);
 		while (posts-- && rs->state == VB_RS_CONNECTED)
 			if (ibv_post_recv(rs->stream.id->qp, &wr, &bad) != 0)
 				vb_rs_break(rs, EIO);
-		some = true;
-	}
+		some |= count > 0;
+	} while (count == COMPLETIONS_AT_ONCE);
 	if (count < 0)
 		vb_rs_break(rs, EIO);
 	if (some)
@@ -269,7 +271,7 @@ bool vb_rs_progress(struct vb_rs *rs)
 		some = vb_rs_cm_events(rs);
 	} else if (rs->stream.cq && rs->state == VB_RS_CONNECTED) {
 		some = vb_rs_take_completions(rs);
-		give_credits(rs);
+		vb_rs_give_credits(rs);
 		if (some) {
 			rs->stream.fruitless = 0;
 		} else if (++rs->stream.fruitless % LOOK_AT_CM_EVERY == 0) {

@@ -248,6 +248,6 @@ ssize_t vb_rs_stream_receive(struct vb_rs *rs, struct vb_rs_vector *to, int flag
 		if (!(flags & MSG_WAITALL) || (flags & MSG_PEEK))
 			break;
 	}
-	vb_rs_progress(rs); /* the peer may be waiting for what was freed */
+	vb_rs_give_credits(rs); /* the peer may be waiting for what was freed */
 	return done ? done : result;
 }

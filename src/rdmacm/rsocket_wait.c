@@ -5,8 +5,9 @@
  * Several threads may sleep on one rsocket, in rpoll() or in a blocking call. All of them look at
  * its descriptors, but the news that these tell can be read once. So:
  *
- *   - who is going to sleep looks, under the lock, that the completion queue is armed and what it
- *     waits for has not happened, and puts itself into the list of sleepers;
+ *   - who is going to sleep arms the completion queue under the lock (also when it is armed: that
+ *     is how an engine hears that nobody will poll), looks that what it waits for has not happened,
+ *     and puts itself into the list of sleepers;
  *   - who takes in news, or changes the state, under the lock, wakes everybody in that list through
  *     their own eventfds; they look again, and arm again.
  *
@@ -75,9 +76,7 @@ void vb_rs_arm(struct vb_rs *rs)
 		vb_rs_datagram_arm(rs);
 	} else if (rs->stream.cq) {
 		vb_rs_probe(rs);
-		if (rs->stream.cq_armed)
-			return;
-		rs->stream.cq_armed = ibv_req_notify_cq(rs->stream.cq, 0) == 0;
+		ibv_req_notify_cq(rs->stream.cq, 0);
 		vb_rs_progress(rs);
 	}
 }
@@ -103,10 +102,8 @@ static void take_cq_events(struct vb_rs_stream *s)
 
 	while (ibv_get_cq_event(s->cq_channel, &cq, &context) == 0)
 		count++;
-	if (count) {
-		s->cq_armed = false;
+	if (count)
 		ibv_ack_cq_events(s->cq, count);
-	}
 }
 
 void vb_rs_heed(struct vb_rs *rs, const struct pollfd *fds, int count)

@@ -28,7 +28,7 @@
 
 enum {
 	PATIENCE_MS = 20000,
-	BUFFER = 1 << 17, /* both directions' default, of which a peer is granted halves */
+	BUFFER = 1 << 20, /* both directions' default, of which a peer is granted halves */
 	MANY = 3 * BUFFER + 12345,
 	DATAGRAM_MAX = 1024 - 8, /* path MTU 1024 at the least, less our header */
 };
