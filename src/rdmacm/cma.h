@@ -230,6 +230,8 @@ void vb_ports_drop_in_child(void);
 
 /* --- channel.c --------------------------------------------------------------------------- */
 struct vb_channel *vb_channel_create(void); /* NULL with errno */
+/* vb_channel_destroy - a thread that waits for its events goes on waiting, as it would in the
+ * kernel; programs end that way. */
 void vb_channel_destroy(struct vb_channel *channel);
 /* vb_channel_raise - under vb_cma_lock: never blocks, allocates nothing. */
 void vb_channel_raise(struct vb_channel *channel, struct vb_id_event *event);
