@@ -47,7 +47,7 @@ static void finish(struct vb_channel *channel)
 /* Programs destroy a channel while a thread of theirs waits for its events (rping's does), and end
  * soon afterwards. With the kernel's channels that thread waits on; here it must neither find the
  * descriptor closed, nor another one under its number. */
-static void free_channel(struct vb_channel *channel)
+void vb_channel_destroy(struct vb_channel *channel)
 {
 	struct vb_list *link;
 	bool busy;
@@ -80,36 +80,6 @@ static void leave(void *arg)
 	pthread_mutex_unlock(&vb_cma_lock);
 	if (last)
 		finish(channel);
-}
-
-void vb_channel_destroy(struct vb_channel *channel)
-{
-	bool free_now;
-
-	pthread_mutex_lock(&vb_cma_lock);
-	channel->destroyed = true;
-	free_now = channel->takers == 0;
-	pthread_mutex_unlock(&vb_cma_lock);
-	if (free_now)
-		free_channel(channel);
-}
-
-static void begin_taking(struct vb_channel *channel)
-{
-	pthread_mutex_lock(&vb_cma_lock);
-	channel->takers++;
-	pthread_mutex_unlock(&vb_cma_lock);
-}
-
-static void end_taking(struct vb_channel *channel)
-{
-	bool free_now;
-
-	pthread_mutex_lock(&vb_cma_lock);
-	free_now = --channel->takers == 0 && channel->destroyed;
-	pthread_mutex_unlock(&vb_cma_lock);
-	if (free_now)
-		free_channel(channel);
 }
 
 void vb_channel_raise(struct vb_channel *channel, struct vb_id_event *event)
@@ -218,21 +188,6 @@ static struct vb_id_event *take(struct vb_channel *channel)
 		}
 		pthread_mutex_unlock(&vb_cma_lock);
 	}
-	return event;
-}
-
-static struct vb_id_event *take_or_wait(struct vb_channel *channel)
-{
-	struct vb_id_event *event;
-	int cause;
-
-	begin_taking(channel);
-	if (!waits(channel))
-		vb_adapters_prepare_wait();
-	event = take(channel);
-	cause = errno;
-	end_taking(channel);
-	errno = cause;
 	return event;
 }
 
