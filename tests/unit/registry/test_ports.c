@@ -428,6 +428,7 @@ static void a_race_has_one_winner(void **state)
 	}
 	for (int c = 0; c < 4; c++)
 		test_kill(&children[c]);
+	vb_registry_leave(join(12)); /* sweeps */
 }
 
 int main(void)
