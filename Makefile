@@ -18,7 +18,7 @@ PYTEST  := $(PYTHON) -m pytest -p no:cacheprovider -q
 MAKEFLAGS += --no-print-directory
 CMAKE   := cmake --log-level=WARNING -DCMAKE_TARGET_MESSAGES=OFF -S .
 
-.PHONY: all build build-clang demo test unit sanitize clang abi bench fuzz install clean help setup
+.PHONY: all build build-clang demo test unit sanitize clang abi interop bench fuzz install clean help setup
 
 all: build
 
@@ -65,6 +65,13 @@ abi: build
 	@echo "== Debian's unmodified programs, and situations that broke others"
 	@VERBENA_BUILD=$(abspath $(BUILD)) $(PYTEST) tests/abi tests/edge
 
+# Not a part of `make test`: it boots a guest, with more packages than anything else here needs.
+interop:
+	@scripts/setup.sh --interop
+	@$(MAKE) build
+	@echo "== against Soft-RoCE of a Linux kernel, in QEMU"
+	@VERBENA_BUILD=$(abspath $(BUILD)) $(PYTEST) tests/interop
+
 bench: setup
 	@$(MAKE) build
 	@$(PYTHON) bench/bench.py --build $(BUILD)
@@ -87,6 +94,7 @@ help:
 	@echo "make clang             the same code under clang; the fuzzers' corpora"
 	@echo "make sanitize          unit tests and simulator under ASan and UBSan"
 	@echo "make abi               Debian's programs, unmodified; edge cases"
+	@echo "make interop         both ways with the Soft-RoCE of a Linux kernel in QEMU, under 10 minutes"
 	@echo "make bench           speed and memory, beside this machine's own limits"
 	@echo "make fuzz SECONDS=60 run every fuzzer for so long"
 	@echo "make install PREFIX=/usr/local"

@@ -4,26 +4,29 @@
 # setup.sh - makes sure that the Debian packages which Verbena is built, run and tested with are there.
 #
 # As root it installs what is missing; otherwise it prints the one line that does, and fails.
-# Quiet and quick when nothing is missing. `setup.sh --list` prints the packages, one a line.
+# Quiet and quick when nothing is missing. `setup.sh --list` prints the packages, one a line;
+# `setup.sh --interop` also installs what tests/interop boots its guest with.
 set -eu
 
 build='gcc libc6-dev clang cmake make pkg-config libibverbs-dev librdmacm-dev libibumad-dev libisal-dev'
 tests='libcmocka-dev libclang-rt-14-dev python3 python3-pytest'
 run='ibverbs-utils rdmacm-utils perftest infiniband-diags iproute2 iperf3 procps util-linux'
+interop='qemu-system-x86 busybox-static nftables ibverbs-providers'
 
 if [ "${1:-}" = --list ]; then
-	printf '%s\n' $build $tests $run
+	printf '%s\n' $build $tests $run $interop
 	exit 0
 fi
+[ "${1:-}" = --interop ] || interop=
 
 if ! command -v dpkg-query >/dev/null; then
 	echo "setup: this is not a Debian system, so nothing is installed for you; Verbena needs what these packages hold:"
-	echo "  $build $tests $run"
+	echo "  $build $tests $run $interop"
 	exit 0
 fi
 
 missing=
-for package in $build $tests $run; do
+for package in $build $tests $run $interop; do
 	status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || status=none
 	[ "$status" = installed ] || missing="$missing $package"
 done
