@@ -4,68 +4,25 @@
  *
  * Nothing here waits for time: a call that cannot end at once is polled for, up to PATIENCE_MS.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
-#include <arpa/inet.h>
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-#include <rdma/rsocket.h>
-
-#define ADDRESS "127.0.44.4"
+#include "rsocket.h"
 
 enum {
-	PATIENCE_MS = 20000,
 	BUFFER = 1 << 20, /* both directions' default, of which a peer is granted halves */
 	MANY = 3 * BUFFER + 12345,
-	DATAGRAM_MAX = 1024 - 8, /* path MTU 1024 at the least, less our header */
 };
 
 struct pair {
 	int listener, client, server;
 	struct sockaddr_in name; /* the listener's */
 };
-
-static struct sockaddr_in address(uint16_t port)
-{
-	struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = port};
-
-	inet_pton(AF_INET, ADDRESS, &name.sin_addr);
-	return name;
-}
-
-static short await(int fd, short events)
-{
-	struct pollfd entry = {fd, events, 0};
-
-	assert_int_equal(rpoll(&entry, 1, PATIENCE_MS), 1);
-	return entry.revents;
-}
-
-static bool is_ready(int fd, short events)
-{
-	struct pollfd entry = {fd, events, 0};
-
-	return rpoll(&entry, 1, 0) == 1;
-}
-
-static void set_nonblocking(int fd)
-{
-	assert_int_equal(rfcntl(fd, F_SETFL, O_NONBLOCK), 0);
-	assert_int_equal(rfcntl(fd, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
-}
 
 static int listen_at(struct sockaddr_in *name)
 {
@@ -483,6 +440,21 @@ static void sleepers_wake_each_other(void **state)
 	assert_int_equal(rpoll(&fds, 1, 0), 0);
 }
 
+/* Whoever sleeps hears of the end from another thread of its own process. */
+static void shutting_down_wakes_readers(void **state)
+{
+	struct pair *p = *state;
+	pthread_t thread;
+	void *result;
+
+	assert_int_equal(pthread_create(&thread, NULL, echo_blocking, &p->server), 0);
+	send_text(p->client, "first"); /* the thread is there once it answers */
+	expect_text(p->client, "first");
+	assert_int_equal(rshutdown(p->server, SHUT_RD), 0);
+	pthread_join(thread, &result);
+	assert_int_equal((intptr_t)result, 0);
+}
+
 /* --- rpoll and rselect ------------------------------------------------------------------- */
 
 static void rsockets_beside_pipes(void **state)
@@ -719,113 +691,6 @@ static void mapped_memory_is_written(void **state)
 	assert_int_equal(rclose(mapped.server), 0);
 }
 
-/* --- datagrams --------------------------------------------------------------------------- */
-
-static int datagram_at(struct sockaddr_in *name)
-{
-	socklen_t size = sizeof(*name);
-	int fd = rsocket(AF_INET, SOCK_DGRAM, 0);
-
-	assert_true(fd >= 0);
-	*name = address(0);
-	assert_int_equal(rbind(fd, (struct sockaddr *)name, sizeof(*name)), 0);
-	assert_int_equal(rgetsockname(fd, (struct sockaddr *)name, &size), 0);
-	set_nonblocking(fd);
-	return fd;
-}
-
-static void send_datagram(int fd, const void *bytes, size_t size, const struct sockaddr_in *to)
-{
-	assert_int_equal(rsendto(fd, bytes, size, 0, (const struct sockaddr *)to, sizeof(*to)),
-			 size);
-}
-
-/* Receives one whose first byte is `tag`; what is older may still come by the slower way. */
-static size_t receive_datagram(int fd, uint8_t tag, struct sockaddr_in *from)
-{
-	uint8_t bytes[DATAGRAM_MAX];
-	socklen_t size = sizeof(*from);
-	ssize_t n;
-
-	for (int i = 0; i < 1000; i++) {
-		await(fd, POLLIN);
-		n = rrecvfrom(fd, bytes, sizeof(bytes), 0, (struct sockaddr *)from, &size);
-		assert_true(n >= 1);
-		if (bytes[0] == tag)
-			return (size_t)n;
-	}
-	fail();
-	return 0;
-}
-
-static void datagrams_find_their_way(void **state)
-{
-	struct sockaddr_in name[2], from;
-	int fds[2] = {datagram_at(&name[0]), datagram_at(&name[1])};
-	uint8_t bytes[4096] = {0};
-
-	/* by UDP at first, then by the queue pairs: both ways, all sizes */
-	for (int i = 0; i < 100; i++) {
-		int one = i % 2;
-		size_t size = i < 50 ? 1u + (size_t)i : DATAGRAM_MAX;
-
-		bytes[0] = (uint8_t)i;
-		send_datagram(fds[one], bytes, size, &name[!one]);
-		assert_int_equal(receive_datagram(fds[!one], (uint8_t)i, &from), size);
-		assert_int_equal(from.sin_port, name[one].sin_port);
-		assert_int_equal(from.sin_addr.s_addr, name[one].sin_addr.s_addr);
-	}
-	assert_int_equal(rsendto(fds[0], bytes, sizeof(bytes), 0, (struct sockaddr *)&name[1],
-				 sizeof(name[1])),
-			 -1);
-	assert_int_equal(errno, EMSGSIZE);
-	assert_int_equal(rsend(fds[0], bytes, 1, 0), -1);
-	assert_int_equal(errno, EDESTADDRREQ);
-	assert_int_equal(rrecv(fds[0], bytes, 1, 0), -1);
-	assert_int_equal(errno, EAGAIN);
-	/* cut to the room there is, and told */
-	bytes[0] = 200;
-	send_datagram(fds[0], bytes, 100, &name[1]);
-	await(fds[1], POLLIN);
-	{
-		struct iovec iov = {bytes, 10};
-		struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-		assert_int_equal(rrecv(fds[1], bytes, 10, MSG_PEEK | MSG_TRUNC), 100);
-		assert_int_equal(rrecvmsg(fds[1], &msg, 0), 10);
-		assert_int_equal(msg.msg_flags, MSG_TRUNC);
-	}
-	assert_int_equal(rclose(fds[0]), 0);
-	assert_int_equal(rclose(fds[1]), 0);
-}
-
-static void connected_datagrams(void **state)
-{
-	struct sockaddr_in name[3], peer;
-	int fds[3] = {datagram_at(&name[0]), datagram_at(&name[1]), datagram_at(&name[2])};
-	socklen_t size = sizeof(peer);
-	uint8_t byte = 1;
-
-	assert_int_equal(rgetpeername(fds[0], (struct sockaddr *)&peer, &size), -1);
-	assert_int_equal(errno, ENOTCONN);
-	assert_int_equal(rconnect(fds[0], (struct sockaddr *)&name[1], sizeof(name[1])), 0);
-	assert_int_equal(rgetpeername(fds[0], (struct sockaddr *)&peer, &size), 0);
-	assert_int_equal(peer.sin_port, name[1].sin_port);
-	assert_int_equal(rsend(fds[0], &byte, 1, 0), 1);
-	assert_int_equal(receive_datagram(fds[1], 1, &peer), 1);
-	/* of a stranger nothing is heard, of the peer it is */
-	byte = 66;
-	for (int i = 0; i < 3; i++)
-		send_datagram(fds[2], &byte, 1, &name[0]);
-	byte = 2;
-	send_datagram(fds[1], &byte, 1, &name[0]);
-	await(fds[0], POLLIN);
-	assert_int_equal(rrecv(fds[0], &byte, 1, 0), 1);
-	assert_int_equal(byte, 2);
-	for (int i = 0; i < 3; i++)
-		assert_int_equal(rclose(fds[i]), 0);
-}
-
 /* --- the end ----------------------------------------------------------------------------- */
 
 static unsigned int count_descriptors(void)
@@ -871,13 +736,12 @@ int main(void)
 		PAIR(peer_closes),
 		PAIR(blocking_calls_wait),
 		PAIR(sleepers_wake_each_other),
+		PAIR(shutting_down_wakes_readers),
 		PAIR(rsockets_beside_pipes),
 		PAIR(sleeping_poll_wakes),
 		PAIR(options_are_kept),
 		PAIR(sizes_do_not_matter),
 		PAIR(mapped_memory_is_written),
-		cmocka_unit_test(datagrams_find_their_way),
-		cmocka_unit_test(connected_datagrams),
 		cmocka_unit_test(nothing_is_left_behind),
 	};
 
