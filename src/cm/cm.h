@@ -209,6 +209,8 @@ struct vb_cm_config {
 	uint64_t ca_guid;     /* of our device */
 	uint32_t id_base;     /* communication IDs are id_base | 1 .. id_bits bits */
 	unsigned int id_bits; /* 16 .. 31 */
+	uint8_t insist; /* how often a peer where nobody listens is asked again, after 1 ms, 2, 4...
+			 */
 };
 
 /* vb_cm_create - NULL with errno ENOMEM. */

@@ -95,6 +95,7 @@ struct vb_cm_conn {
 	bool active;   /* sent the REQ or SIDR_REQ */
 	uint8_t state; /* enum vb_cm_state */
 	uint8_t ack_timeout, max_retries, retries_left;
+	uint8_t refusals;	      /* by a peer where nobody listens yet */
 	uint32_t local_id, remote_id; /* remote_id 0: not known yet */
 	uint32_t local_qpn, remote_qpn;
 	uint64_t remote_guid;
@@ -176,6 +177,9 @@ struct vb_cm_conn *vb_cm_find_sidr(struct vb_cm *cm, const struct vb_cm_rx *rx);
 /* vb_cm_timer_room - before a connection is made: room for it. 0 or -ENOMEM. */
 int vb_cm_timer_room(struct vb_cm *cm);
 void vb_cm_timer_set(struct vb_cm_conn *conn, uint64_t deadline_ns);
+/* vb_cm_ask_again - nobody listens there: true, and conn asks once more in a moment, or false when
+ * it has asked often enough. */
+bool vb_cm_ask_again(struct vb_cm_conn *conn, uint64_t now_ns);
 
 /* listener.c */
 struct vb_cm_listener *vb_cm_find_listener(struct vb_cm *cm, uint64_t service_id,

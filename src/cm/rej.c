@@ -142,6 +142,9 @@ void vb_cm_rej_take(struct vb_cm_conn *conn, const struct vb_cm_rx *rx)
 		.private_data_len = m->private_len,
 	};
 
+	if (conn->state == VB_CMS_REQ_SENT && rej.reason == VB_CM_REJ_INVALID_SERVICE_ID &&
+	    vb_cm_ask_again(conn, rx->now_ns))
+		return;
 	if (needs_timewait(conn, rej.reason))
 		vb_cm_conn_move(conn, VB_CMS_TIMEWAIT, rx->now_ns);
 	else

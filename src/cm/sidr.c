@@ -157,6 +157,8 @@ void vb_cm_sidr_rep_take(struct vb_cm_conn *conn, const struct vb_cm_rx *rx)
 		.private_data_len = m->private_len,
 	};
 
+	if (rep.status == VB_CM_SIDR_UNSUPPORTED && vb_cm_ask_again(conn, rx->now_ns))
+		return;
 	vb_cm_conn_close(conn);
 	vb_cm_tell(conn, &event);
 }

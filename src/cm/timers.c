@@ -14,6 +14,7 @@
 #include "cm/cm_private.h"
 
 #define FIRST_ROOM 16u
+#define ASK_AGAIN_NS (1000ull * 1000) /* doubled each time */
 
 int vb_cm_timer_room(struct vb_cm *cm)
 {
@@ -156,6 +157,18 @@ static void on_deadline(struct vb_cm_conn *conn, uint64_t now_ns)
 	} else {
 		give_up(conn, now_ns);
 	}
+}
+
+/* Programs tell each other by other means that a server is about to listen, and connect at once:
+ * perftest -R does, qperf too. Adapters take so long to connect that the listener is always there;
+ * we do not. */
+bool vb_cm_ask_again(struct vb_cm_conn *conn, uint64_t now_ns)
+{
+	if (conn->refusals >= conn->cm->config.insist)
+		return false;
+	conn->retries_left++; /* it is not for want of an answer */
+	vb_cm_timer_set(conn, now_ns + (ASK_AGAIN_NS << conn->refusals++));
+	return true;
 }
 
 void vb_cm_run(struct vb_cm *cm, uint64_t now_ns)

@@ -48,6 +48,7 @@
 #define FLOW_LABEL 1u /* of all MADs: the packets to one peer keep their order */
 #define PKEY_BASE_MASK 0x7fffu
 #define CM_ID_BITS VB_GSI_SLOT_SHIFT
+#define CM_INSIST 7 /* 127 ms until a program hears that nobody listens */
 
 struct vb_gsi_agent {
 	struct vb_list link; /* in the gsi's agents */
@@ -298,6 +299,7 @@ struct vb_cm *vb_engine_cm(struct vb_engine *engine)
 		.ca_guid = engine->device->guid,
 		.id_base = (uint32_t)engine->registry->slot << VB_GSI_SLOT_SHIFT,
 		.id_bits = CM_ID_BITS,
+		.insist = CM_INSIST,
 	};
 	struct vb_gsi *gsi = engine->gsi;
 

@@ -148,6 +148,8 @@ static inline uint32_t pair_random(void *env)
 	return side->random ^ side->random >> 15;
 }
 
+static uint8_t pair_insist; /* of both sides' configuration */
+
 static inline void side_init(struct pair *pair, struct side *side, uint8_t number)
 {
 	static const struct vb_cm_ops ops = {pair_send, pair_event, pair_random};
@@ -155,6 +157,7 @@ static inline void side_init(struct pair *pair, struct side *side, uint8_t numbe
 		.ca_guid = 0x0200000000000000ull | number,
 		.id_base = (uint32_t)number << 22,
 		.id_bits = 22,
+		.insist = pair_insist,
 	};
 
 	side->pair = pair;
