@@ -55,7 +55,7 @@ bool vb_engine_enter(struct vb_engine *engine)
 void vb_engine_leave(struct vb_engine *engine)
 {
 	vb_thread_notice(engine);
-	vb_lock_give(&engine->lock);
+	vb_engine_unlock(engine);
 }
 
 /* --- birth ------------------------------------------------------------------------------- */

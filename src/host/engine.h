@@ -89,6 +89,7 @@ struct vb_engine {
 	struct vb_traffic traffic;
 
 	alignas(64) struct vb_lock lock;
+	int cancel_state;     /* of the program's thread that is inside */
 	bool now_is_fresh;    /* nic->now_ns is this entry's */
 	bool gsi_busy;	      /* QP 1 may have a deadline */
 	uint32_t quiet_polls; /* since something happened */
@@ -100,16 +101,30 @@ struct vb_engine {
 
 /* --- engine.c ---------------------------------------------------------------------------- */
 
+/* vb_engine_unlock - what vb_engine_lock began ends. */
+static inline void vb_engine_unlock(struct vb_engine *engine)
+{
+	int state = engine->cancel_state;
+
+	vb_lock_give(&engine->lock);
+	pthread_setcancelstate(state, NULL);
+}
+
 /* vb_engine_lock - takes the lock of a living engine; false when it is not alive (nothing is held).
- */
+ * Programs cancel their threads (rping does), which must not end between here and the unlock: to
+ * them the verbs are no cancellation points. */
 static inline bool vb_engine_lock(struct vb_engine *engine)
 {
+	int state;
+
 	if (atomic_load_explicit(&engine->life, memory_order_relaxed) != VB_ALIVE)
 		return false;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	vb_lock_take(&engine->lock);
+	engine->cancel_state = state;
 	if (atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_ALIVE)
 		return true;
-	vb_lock_give(&engine->lock);
+	vb_engine_unlock(engine);
 	return false;
 }
 

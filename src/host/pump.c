@@ -194,7 +194,7 @@ int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe 
 			yield = should_yield(engine);
 		}
 	}
-	vb_lock_give(&engine->lock);
+	vb_engine_unlock(engine);
 	if (yield)
 		sched_yield();
 	return got;

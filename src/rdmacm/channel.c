@@ -86,11 +86,14 @@ void vb_channel_raise(struct vb_channel *channel, struct vb_id_event *event)
 {
 	static const uint64_t one = 1;
 	ssize_t written;
+	int state;
 
 	vb_list_append(&channel->events, &event->link);
 	/* It could only fail or block with 2^64 - 2 tokens inside. A descriptor that the program
 	 * closed under us is its own loss. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* not with the lock held */
 	written = write(channel->pub.fd, &one, sizeof(one));
+	pthread_setcancelstate(state, NULL);
 	(void)written;
 }
 
@@ -114,7 +117,9 @@ void vb_channel_withdraw(struct vb_id *id, const struct vb_group *group, struct 
 {
 	struct vb_channel *channel = id->channel;
 	struct vb_list *link, *next;
+	int state;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* not with the lock held */
 	vb_list_for_each(link, next, &channel->events)
 	{
 		struct vb_id_event *event = vb_list_entry(link, struct vb_id_event, link);
@@ -127,6 +132,7 @@ void vb_channel_withdraw(struct vb_id *id, const struct vb_group *group, struct 
 		if (!take_token(channel->pub.fd))
 			channel->debt++;
 	}
+	pthread_setcancelstate(state, NULL);
 }
 
 void vb_channel_move(struct vb_id *id, struct vb_channel *to)

@@ -185,11 +185,51 @@ static void threads_share_a_channel_while_ids_go(void **state)
 	rdma_destroy_event_channel(shared.channel);
 }
 
+static void *wait_for_an_event(void *channel)
+{
+	struct rdma_cm_event *event;
+
+	while (!rdma_get_cm_event(channel, &event))
+		rdma_ack_cm_event(event);
+	return NULL;
+}
+
+static void *poll_for_ever(void *cq)
+{
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(cq, 1, &wc) == 0)
+		pthread_testcancel();
+	return NULL;
+}
+
+/* rping cancels its threads: wherever they are, they hold nothing that the others want. */
+static void threads_may_be_cancelled(void **state)
+{
+	struct rdma_pair pair;
+
+	rdma_pair_open(&pair);
+	for (int i = 0; i < IDS; i++) {
+		pthread_t waiter, poller;
+
+		assert_int_equal(
+			pthread_create(&waiter, NULL, wait_for_an_event, pair.client_channel), 0);
+		assert_int_equal(pthread_create(&poller, NULL, poll_for_ever, pair.client->recv_cq),
+				 0);
+		assert_int_equal(pthread_cancel(waiter), 0);
+		assert_int_equal(pthread_cancel(poller), 0);
+		assert_int_equal(pthread_join(waiter, NULL), 0);
+		assert_int_equal(pthread_join(poller, NULL), 0);
+	}
+	rdma_pair_close(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(many_connections_leave_nothing),
 		cmocka_unit_test(threads_share_a_channel_while_ids_go),
+		cmocka_unit_test(threads_may_be_cancelled),
 	};
 
 	rdma_hosts();
