@@ -30,7 +30,7 @@ static bool is_subnet(uint8_t mgmt_class)
 	return mgmt_class == VB_MAD_SUBNET || mgmt_class == VB_MAD_SUBNET_DIRECTED;
 }
 
-static bool has_rmpp(uint8_t mgmt_class)
+bool vb_umad_has_rmpp(uint8_t mgmt_class)
 {
 	return mgmt_class == VB_MAD_SUBNET_ADMIN || mgmt_class == CLASS_DEVICE_MANAGEMENT ||
 	       mgmt_class == CLASS_DEVICE_ADMIN || mgmt_class == CLASS_INSTRUMENTATION ||
@@ -49,7 +49,7 @@ static int check(const struct umad_reg_attr *attr)
 		return -EINVAL;
 	if (is_vendor(attr->mgmt_class) && (attr->oui == 0 || attr->oui > 0xffffff))
 		return -EINVAL;
-	return attr->rmpp_version && !has_rmpp(attr->mgmt_class) ? -EINVAL : 0;
+	return attr->rmpp_version && !vb_umad_has_rmpp(attr->mgmt_class) ? -EINVAL : 0;
 }
 
 /* --- what comes in ----------------------------------------------------------------------- */
@@ -91,8 +91,8 @@ static bool is_own(const struct vb_device *device, const struct in6_addr *addres
 }
 
 /* A host of several addresses may answer itself from any of them. */
-static bool is_from(const struct vb_umad_port *port, const struct in6_addr *source,
-		    const struct in6_addr *asked)
+bool vb_umad_is_from(const struct vb_umad_port *port, const struct in6_addr *source,
+		     const struct in6_addr *asked)
 {
 	const struct in6_addr a = vb_gid_to_address(source), b = vb_gid_to_address(asked);
 
@@ -101,7 +101,8 @@ static bool is_from(const struct vb_umad_port *port, const struct in6_addr *sour
 }
 
 /* The request that this answers: of the same agent, transaction ID and class, to that host. */
-static struct vb_umad_send *find_send(const struct vb_umad_agent *agent, const struct vb_gsi_rx *rx)
+struct vb_umad_send *vb_umad_find_request(const struct vb_umad_agent *agent,
+					  const struct vb_gsi_rx *rx)
 {
 	const uint8_t *mad = rx->mad;
 	struct vb_list *link, *tmp;
@@ -113,10 +114,17 @@ static struct vb_umad_send *find_send(const struct vb_umad_agent *agent, const s
 		if (send->message->head.agent_id == agent->id &&
 		    memcmp(send->message->mad + 8, mad + 8, 8) == 0 &&
 		    send->message->mad[1] == mad[1] && !vb_umad_is_response(send->message->mad) &&
-		    send->by_wire && is_from(agent->port, &rx->path.ah.dgid, &send->to.ah.dgid))
+		    send->by_wire &&
+		    vb_umad_is_from(agent->port, &rx->path.ah.dgid, &send->to.ah.dgid))
 			return send;
 	}
 	return NULL;
+}
+
+bool vb_umad_is_for_vendor(const struct vb_umad_agent *agent, const uint8_t *mad)
+{
+	return !is_vendor(agent->mgmt_class) ||
+	       memcmp(mad + OUI_AT, agent->oui, sizeof(agent->oui)) == 0;
 }
 
 static bool is_wanted(struct vb_umad_agent *agent, const struct vb_gsi_rx *rx)
@@ -124,32 +132,46 @@ static bool is_wanted(struct vb_umad_agent *agent, const struct vb_gsi_rx *rx)
 	struct vb_umad_send *send;
 
 	if (!vb_umad_is_response(rx->mad))
-		return !is_vendor(agent->mgmt_class) ||
-		       memcmp(rx->mad + OUI_AT, agent->oui, sizeof(agent->oui)) == 0;
-	send = find_send(agent, rx);
+		return vb_umad_is_for_vendor(agent, rx->mad);
+	send = vb_umad_find_request(agent, rx);
 	if (send)
 		vb_umad_send_forget(agent->port, send);
-	return send != NULL;
+	return send || vb_umad_rmpp_is_programs(agent, rx->mad);
+}
+
+void vb_umad_deliver(struct vb_umad_agent *agent, const struct vb_gsi_rx *rx,
+		     struct vb_umad_message *message)
+{
+	if (!is_wanted(agent, rx)) {
+		free(message);
+		return;
+	}
+	message->head.agent_id = agent->id;
+	message->head.length = (uint32_t)sizeof(message->head) + message->length;
+	describe_source(agent->port->device, rx, &message->head.addr);
+	vb_umad_queue(agent->port, message);
+}
+
+static void deliver_one(struct vb_umad_agent *agent, const struct vb_gsi_rx *rx)
+{
+	struct vb_umad_message *message = vb_umad_message_create(VB_MAD_BYTES);
+
+	if (!message) /* lost, as on the way here */
+		return;
+	memcpy(message->mad, rx->mad, VB_MAD_BYTES);
+	vb_umad_deliver(agent, rx, message);
 }
 
 /* Inside the engine, perhaps in its background thread. */
 static void received(void *env, const struct vb_gsi_rx *rx)
 {
 	struct vb_umad_agent *agent = env;
-	struct vb_umad_message *message = calloc(1, sizeof(*message));
 
-	if (!message) /* lost, as on the way here */
-		return;
-	message->head.agent_id = agent->id;
-	message->head.length = sizeof(message->head) + VB_MAD_BYTES;
-	describe_source(agent->port->device, rx, &message->head.addr);
-	message->length = VB_MAD_BYTES;
-	memcpy(message->mad, rx->mad, VB_MAD_BYTES);
 	pthread_mutex_lock(&agent->port->lock);
-	if (is_wanted(agent, rx))
-		vb_umad_queue(agent->port, message);
+	if (vb_umad_rmpp_is_ours(agent, rx->mad))
+		vb_umad_rmpp_received(agent, rx);
 	else
-		free(message);
+		deliver_one(agent, rx);
 	pthread_mutex_unlock(&agent->port->lock);
 }
 
@@ -224,6 +246,7 @@ static int register_agent(struct vb_umad_port *port, const struct umad_reg_attr 
 	agent->oui[0] = (uint8_t)(attr->oui >> 16);
 	agent->oui[1] = (uint8_t)(attr->oui >> 8);
 	agent->oui[2] = (uint8_t)attr->oui;
+	agent->rmpp = attr->rmpp_version && !(attr->flags & UMAD_USER_RMPP);
 	rc = take_place(port, agent);
 	if (rc)
 		goto err_free;
@@ -243,6 +266,18 @@ void vb_umad_agent_destroy(struct vb_umad_agent *agent)
 	if (!agent)
 		return;
 	vb_gsi_agent_destroy(agent->gsi);
+	free(agent);
+}
+
+/* Its messages may come in until it is destroyed. */
+static void forget_agent(struct vb_umad_port *port, struct vb_umad_agent *agent)
+{
+	if (!agent)
+		return;
+	vb_gsi_agent_destroy(agent->gsi);
+	pthread_mutex_lock(&port->lock);
+	vb_umad_rmpp_forget(port, agent);
+	pthread_mutex_unlock(&port->lock);
 	free(agent);
 }
 
@@ -344,7 +379,7 @@ int umad_unregister(int portid, int agentid)
 				vb_umad_send_forget(port, send);
 		}
 	pthread_mutex_unlock(&port->lock);
-	vb_umad_agent_destroy(agent);
+	forget_agent(port, agent);
 	vb_umad_port_put(port);
 	return agent ? 0 : -EINVAL;
 }

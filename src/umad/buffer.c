@@ -19,6 +19,15 @@ bool vb_umad_is_response(const uint8_t *mad)
 	       (mad[1] == CLASS_BASEBOARD && mad[23] & BASEBOARD_RESPONSE);
 }
 
+struct vb_umad_message *vb_umad_message_create(uint32_t room)
+{
+	struct vb_umad_message *message = calloc(1, sizeof(*message) + VB_MAX(room, VB_MAD_BYTES));
+
+	if (message)
+		message->length = VB_MAD_BYTES;
+	return message;
+}
+
 void vb_umad_trace(const char *format, ...)
 {
 	va_list arguments;

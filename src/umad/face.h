@@ -53,6 +53,7 @@ struct vb_umad_agent {
 	uint32_t id;
 	uint8_t mgmt_class;
 	uint8_t oui[3];		  /* of a vendor's class */
+	bool rmpp;		  /* long messages are cut and put together for it */
 	uint32_t tid;		  /* the upper half of its transaction IDs */
 	struct vb_gsi_agent *gsi; /* NULL: subnet management, which never leaves this host */
 };
@@ -61,8 +62,15 @@ struct vb_umad_agent {
 struct vb_umad_message {
 	struct vb_list link;
 	struct ib_user_mad head;
-	uint32_t length; /* bytes of mad */
-	uint8_t mad[VB_MAD_BYTES];
+	uint32_t length; /* bytes of mad that the program gets */
+	uint8_t mad[];	 /* VB_MAD_BYTES at least */
+};
+
+/* A message of several segments on its way out (rmpp.c). segments 0: it is one MAD. */
+struct vb_umad_transfer {
+	uint32_t segments, pad; /* pad: bytes that the last segment is short of */
+	uint32_t sent, acked;	/* up to this segment */
+	uint32_t window;	/* the last that may be sent now */
 };
 
 /* A message that went out and waits for its answer. */
@@ -76,6 +84,7 @@ struct vb_umad_send {
 	bool by_wire;	      /* false: repeating it would do nothing */
 	struct vb_cm_path to;
 	uint32_t qpn, qkey;
+	struct vb_umad_transfer transfer;
 };
 
 struct vb_umad_port {
@@ -91,7 +100,9 @@ struct vb_umad_port {
 	struct vb_list received; /* vb_umad_message, the next to be taken first */
 	struct vb_list sends;	 /* vb_umad_send */
 	uint32_t received_count, send_count;
-	uint64_t last_serial; /* of a send */
+	uint64_t last_serial;		   /* of a send */
+	struct vb_list outbox, assemblies; /* rmpp.c's own */
+	uint32_t outbox_count, assembly_count;
 
 	bool timer_started, timer_stop;
 	pthread_t timer;
@@ -122,6 +133,21 @@ struct vb_umad_message *vb_umad_take(struct vb_umad_port *port);
 /* vb_umad_agent_destroy - without any lock; it is in no port's table any more. */
 void vb_umad_agent_destroy(struct vb_umad_agent *agent);
 
+/* vb_umad_has_rmpp - whether MADs of the class have an RMPP header. */
+bool vb_umad_has_rmpp(uint8_t mgmt_class);
+/* vb_umad_is_from - whether a MAD from source may answer one that went to asked. */
+bool vb_umad_is_from(const struct vb_umad_port *port, const struct in6_addr *source,
+		     const struct in6_addr *asked);
+/* vb_umad_is_for_vendor - whether the OUI in a vendor's MAD is the agent's; true for others. */
+bool vb_umad_is_for_vendor(const struct vb_umad_agent *agent, const uint8_t *mad);
+/* vb_umad_find_request - with the port's lock: what an answer that came is for; NULL. */
+struct vb_umad_send *vb_umad_find_request(const struct vb_umad_agent *agent,
+					  const struct vb_gsi_rx *rx);
+/* vb_umad_deliver - with the port's lock: message, whose bytes came from rx, is the program's, if
+ * somebody waits for it; otherwise it is freed. */
+void vb_umad_deliver(struct vb_umad_agent *agent, const struct vb_gsi_rx *rx,
+		     struct vb_umad_message *message);
+
 /* --- timer.c ----------------------------------------------------------------------------- */
 /* vb_umad_timer_watch - with the port's lock, after a send was appended. 0 or -errno. */
 int vb_umad_timer_watch(struct vb_umad_port *port) VB_MUST_USE;
@@ -132,6 +158,31 @@ uint64_t vb_umad_timer_run(struct vb_umad_port *port);
 void vb_umad_timer_stop(struct vb_umad_port *port);
 /* vb_umad_send_forget - with the port's lock: takes it off the port and frees it. */
 void vb_umad_send_forget(struct vb_umad_port *port, struct vb_umad_send *send);
+/* vb_umad_give_up - with the port's lock: the program gets it back with status, a positive errno.
+ */
+void vb_umad_give_up(struct vb_umad_port *port, struct vb_umad_send *send, int status);
+/* vb_umad_deadline - from now; timeouts that are negative as an int never end. */
+uint64_t vb_umad_deadline(uint32_t timeout_ms);
+
+/* --- rmpp.c: all with the port's lock ----------------------------------------------------- */
+/* vb_umad_rmpp_is_ours - whether a MAD of the agent's is a segment, or to be cut into some. */
+bool vb_umad_rmpp_is_ours(const struct vb_umad_agent *agent, const uint8_t *mad);
+/* vb_umad_rmpp_is_programs - whether it is a segment that the program made, or will put together.
+ */
+bool vb_umad_rmpp_is_programs(const struct vb_umad_agent *agent, const uint8_t *mad);
+/* vb_umad_rmpp_begin - plans how a message of length bytes is cut. 0, -EINVAL, -EMSGSIZE. */
+int vb_umad_rmpp_begin(struct vb_umad_send *send, uint32_t length) VB_MUST_USE;
+/* vb_umad_rmpp_push - puts what the window allows into the outbox, and sets the deadline. */
+void vb_umad_rmpp_push(struct vb_umad_port *port, struct vb_umad_send *send);
+/* vb_umad_rmpp_repeat - the same from what was acknowledged last. */
+void vb_umad_rmpp_repeat(struct vb_umad_port *port, struct vb_umad_send *send);
+/* vb_umad_rmpp_is_sending - whether acknowledgements are still to come. */
+bool vb_umad_rmpp_is_sending(const struct vb_umad_send *send);
+/* vb_umad_rmpp_flush - sends what is in the outbox; gives the lock away for moments. */
+void vb_umad_rmpp_flush(struct vb_umad_port *port);
+void vb_umad_rmpp_received(struct vb_umad_agent *agent, const struct vb_gsi_rx *rx);
+/* vb_umad_rmpp_forget - what an agent (NULL: everybody) has half received. */
+void vb_umad_rmpp_forget(struct vb_umad_port *port, const struct vb_umad_agent *agent);
 
 /* --- subnet_agent.c ---------------------------------------------------------------------- */
 /* vb_umad_subnet_answer - what this port's subnet management agent says to a MAD of ours. False:
@@ -140,6 +191,9 @@ bool vb_umad_subnet_answer(struct vb_umad_port *port, const uint8_t in[VB_MAD_BY
 			   uint8_t out[VB_MAD_BYTES]);
 
 /* --- buffer.c ---------------------------------------------------------------------------- */
+/* vb_umad_message_create - zeros, with room for so many bytes, VB_MAD_BYTES at least; its length is
+ * VB_MAD_BYTES. NULL: no memory. */
+struct vb_umad_message *vb_umad_message_create(uint32_t room);
 /* vb_umad_is_response - of a MAD (IBTA 13.4.5). */
 bool vb_umad_is_response(const uint8_t *mad);
 /* vb_umad_trace - a line to standard error from debug level 1 on. */

@@ -57,6 +57,7 @@ static void destroy(struct vb_umad_port *port)
 	vb_umad_timer_stop(port);
 	vb_list_for_each(link, tmp, &port->sends)
 		vb_umad_send_forget(port, vb_list_entry(link, struct vb_umad_send, link));
+	vb_umad_rmpp_forget(port, NULL);
 	free_messages(port);
 	vb_engine_put(port->engine);
 	close(port->fd);
@@ -105,6 +106,8 @@ static struct vb_umad_port *create(struct vb_device *device)
 	port->pid = getpid();
 	vb_list_init(&port->received);
 	vb_list_init(&port->sends);
+	vb_list_init(&port->outbox);
+	vb_list_init(&port->assemblies);
 	pthread_mutex_init(&port->lock, NULL);
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);

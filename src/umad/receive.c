@@ -34,17 +34,20 @@ static int wait_readable(struct vb_umad_port *port, int timeout_ms)
 	return rc == 0 ? -ETIMEDOUT : -EIO;
 }
 
-/* What fits of message; the rest of its room is left alone. Returns the agent, or -EINVAL: not even
- * the first MAD fits, -ENOSPC. */
+/* Returns the agent; -EINVAL: not even the first MAD fits; -ENOSPC: that one was copied. */
 static int copy_out(const struct vb_umad_message *message, struct ib_user_mad *to, int *length)
 {
+	uint32_t first = VB_MIN(message->length, VB_MAD_BYTES);
 	int room = *length;
 
 	*length = (int)message->length;
-	if (room < (int)VB_MIN(message->length, VB_MAD_BYTES))
+	if (room < (int)first)
 		return -EINVAL;
 	*to = message->head;
-	memcpy(to->data, message->mad, message->length);
+	memcpy(to->data, message->mad, first);
+	if (room < (int)message->length)
+		return -ENOSPC;
+	memcpy(to->data + first, message->mad + first, message->length - first);
 	return (int)message->head.agent_id;
 }
 

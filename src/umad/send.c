@@ -20,6 +20,12 @@
 #define LID_PERMISSIVE 0xffff
 #define TID_AT 8
 
+enum kind {
+	SINGLE,	 /* one MAD */
+	LONG,	 /* to be cut into segments (rmpp.c) */
+	SEGMENT, /* one that the program cut: several have one transaction ID */
+};
+
 static bool is_subnet(const uint8_t *mad)
 {
 	return mad[1] == VB_MAD_SUBNET || mad[1] == VB_MAD_SUBNET_DIRECTED;
@@ -103,7 +109,7 @@ static struct vb_umad_message *answer(struct vb_umad_port *port, const struct vb
 
 	if (!is_to_self(port, &request->head.addr))
 		return NULL;
-	reply = calloc(1, sizeof(*reply));
+	reply = vb_umad_message_create(VB_MAD_BYTES);
 	if (!reply)
 		return NULL;
 	answered = is_subnet(request->mad) ? vb_umad_subnet_answer(port, request->mad, reply->mad)
@@ -116,7 +122,6 @@ static struct vb_umad_message *answer(struct vb_umad_port *port, const struct vb
 	reply->head.length = sizeof(reply->head) + VB_MAD_BYTES;
 	reply->head.addr.lid = htobe16(port->device->lid);
 	reply->head.addr.qpn = htobe32(is_subnet(request->mad) ? 0 : VB_GSI_QPN);
-	reply->length = VB_MAD_BYTES;
 	return reply;
 }
 
@@ -143,13 +148,11 @@ static bool is_duplicate(const struct vb_umad_port *port, const uint8_t *mad)
 /* With the port's lock. */
 static int wait_for_answer(struct vb_umad_port *port, struct vb_umad_send *send)
 {
-	uint32_t timeout_ms = send->message->head.timeout_ms;
 	int rc;
 
 	if (port->send_count >= VB_UMAD_WAITING)
 		return -ENOBUFS;
-	send->deadline_ns =
-		timeout_ms > INT32_MAX ? VB_NEVER : vb_engine_now() + timeout_ms * 1000000ull;
+	send->deadline_ns = vb_umad_deadline(send->message->head.timeout_ms);
 	send->serial = ++port->last_serial;
 	vb_list_append(&port->sends, &send->link);
 	port->send_count++;
@@ -184,7 +187,7 @@ static void free_send(struct vb_umad_send *send)
 }
 
 /* Sends it, and waits for an answer if one is expected. Takes send, whatever comes. */
-static int dispatch(struct vb_umad_port *port, struct vb_umad_send *send)
+static int dispatch(struct vb_umad_port *port, struct vb_umad_send *send, enum kind kind)
 {
 	struct vb_umad_message *reply = answer(port, send);
 	bool expected = send->message->head.timeout_ms != 0, waits = expected && !reply;
@@ -194,7 +197,7 @@ static int dispatch(struct vb_umad_port *port, struct vb_umad_send *send)
 
 	memcpy(mad, send->message->mad, sizeof(mad));
 	pthread_mutex_lock(&port->lock);
-	if (is_duplicate(port, mad))
+	if (kind != SEGMENT && is_duplicate(port, mad))
 		rc = -EINVAL;
 	else if (waits)
 		rc = wait_for_answer(port, send);
@@ -215,10 +218,28 @@ static int dispatch(struct vb_umad_port *port, struct vb_umad_send *send)
 	return rc;
 }
 
+/* A message that is cut is waited for in any case: for its acknowledgements. Takes send. */
+static int dispatch_long(struct vb_umad_port *port, struct vb_umad_send *send)
+{
+	int rc = -EINVAL;
+
+	pthread_mutex_lock(&port->lock);
+	if (send->by_wire && !is_duplicate(port, send->message->mad))
+		rc = wait_for_answer(port, send);
+	if (rc == 0) {
+		vb_umad_rmpp_push(port, send);
+		vb_umad_rmpp_flush(port);
+	}
+	pthread_mutex_unlock(&port->lock);
+	if (rc)
+		free_send(send);
+	return rc;
+}
+
 static struct vb_umad_send *create(const struct ib_user_mad *umad, uint32_t length)
 {
 	struct vb_umad_send *send = calloc(1, sizeof(*send));
-	struct vb_umad_message *message = calloc(1, sizeof(*message));
+	struct vb_umad_message *message = vb_umad_message_create(length);
 
 	if (!send || !message) {
 		free(send);
@@ -233,20 +254,34 @@ static struct vb_umad_send *create(const struct ib_user_mad *umad, uint32_t leng
 	return send;
 }
 
-static int send_mad(struct vb_umad_port *port, const struct ib_user_mad *umad, int length)
+/* What is to be known of the agent. -EINVAL: there is none. */
+static int look_at_agent(struct vb_umad_port *port, const struct ib_user_mad *umad, uint32_t *tid,
+			 enum kind *kind)
 {
-	struct vb_umad_agent *agent = NULL;
-	struct vb_umad_send *send;
-	uint32_t tid = 0;
-	int rc;
+	const struct vb_umad_agent *agent = NULL;
 
 	pthread_mutex_lock(&port->lock);
 	if (umad->agent_id < UMAD_CA_MAX_AGENTS)
 		agent = port->agents[umad->agent_id];
-	if (agent)
-		tid = agent->tid;
+	if (agent) {
+		*tid = agent->tid;
+		*kind = vb_umad_rmpp_is_ours(agent, umad->data)	      ? LONG
+			: vb_umad_rmpp_is_programs(agent, umad->data) ? SEGMENT
+								      : SINGLE;
+	}
 	pthread_mutex_unlock(&port->lock);
-	if (!agent || length < VB_UMAD_SHORTEST || length > (int)VB_MAD_BYTES)
+	return agent ? 0 : -EINVAL;
+}
+
+static int send_mad(struct vb_umad_port *port, const struct ib_user_mad *umad, int length)
+{
+	struct vb_umad_send *send;
+	enum kind kind;
+	uint32_t tid;
+	int rc;
+
+	if (length < VB_UMAD_SHORTEST || look_at_agent(port, umad, &tid, &kind) ||
+	    (kind != LONG && length > (int)VB_MAD_BYTES))
 		return -EINVAL;
 	send = create(umad, (uint32_t)length);
 	if (!send)
@@ -254,11 +289,13 @@ static int send_mad(struct vb_umad_port *port, const struct ib_user_mad *umad, i
 	if (!vb_umad_is_response(send->message->mad))
 		vb_store_be32(send->message->mad + TID_AT, tid);
 	rc = find_way(port, &umad->addr, send);
+	if (rc == 0 && kind == LONG)
+		rc = vb_umad_rmpp_begin(send, (uint32_t)length);
 	if (rc) {
 		free_send(send);
 		return rc;
 	}
-	return dispatch(port, send);
+	return kind == LONG ? dispatch_long(port, send) : dispatch(port, send, kind);
 }
 
 int umad_send(int portid, int agentid, void *umad, int length, int timeout_ms, int retries)

@@ -40,11 +40,16 @@ static struct vb_umad_send *earliest(struct vb_umad_port *port)
 	return found;
 }
 
-static void give_up(struct vb_umad_port *port, struct vb_umad_send *send)
+uint64_t vb_umad_deadline(uint32_t timeout_ms)
+{
+	return timeout_ms > INT32_MAX ? VB_NEVER : vb_engine_now() + timeout_ms * 1000000ull;
+}
+
+void vb_umad_give_up(struct vb_umad_port *port, struct vb_umad_send *send, int status)
 {
 	struct vb_umad_message *message = send->message;
 
-	message->head.status = ETIMEDOUT;
+	message->head.status = (uint32_t)status;
 	send->message = NULL;
 	vb_umad_send_forget(port, send);
 	vb_umad_queue(port, message);
@@ -58,8 +63,12 @@ static void repeat(struct vb_umad_port *port, struct vb_umad_send *send)
 	int ignored;
 
 	send->retries--;
-	send->deadline_ns = vb_engine_now() + send->message->head.timeout_ms * 1000000ull;
-	if (!copy.by_wire)
+	if (vb_umad_rmpp_is_sending(send)) {
+		vb_umad_rmpp_repeat(port, send);
+		return;
+	}
+	send->deadline_ns = vb_umad_deadline(send->message->head.timeout_ms);
+	if (!copy.by_wire || copy.transfer.segments > 0) /* the peer has it, and says so */
 		return;
 	memcpy(mad, send->message->mad, sizeof(mad));
 	pthread_mutex_unlock(&port->lock);
@@ -85,13 +94,15 @@ uint64_t vb_umad_timer_run(struct vb_umad_port *port)
 {
 	struct vb_umad_send *send;
 
+	vb_umad_rmpp_flush(port);
 	while ((send = earliest(port)) != NULL) {
 		if (send->deadline_ns > vb_engine_now())
 			return send->deadline_ns;
 		if (send->retries > 0)
 			repeat(port, send);
 		else
-			give_up(port, send);
+			vb_umad_give_up(port, send, ETIMEDOUT);
+		vb_umad_rmpp_flush(port);
 	}
 	return VB_NEVER;
 }

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DIRECTION 0x8000u
@@ -315,14 +316,12 @@ static void test_what_cannot_be_sent(void **state)
 
 static void test_two_requests_of_one_transaction(void **state)
 {
-	struct mad mad = into_the_void(8), back;
-	int length = MAD_BYTES;
+	struct mad mad = into_the_void(8);
 
-	assert_int_equal(umad_send(port, directed, &mad, MAD_BYTES, 50, 0), 0);
+	assert_int_equal(umad_send(port, directed, &mad, MAD_BYTES, PATIENCE_MS, 0), 0);
 	expect_refused(directed, into_the_void(8), MAD_BYTES, EINVAL);
-	assert_int_equal(umad_recv(port, &back, &length, PATIENCE_MS), directed);
-	assert_int_equal(umad_status(&back), ETIMEDOUT);
-	assert_int_equal(umad_poll(port, 0), -ETIMEDOUT);
+	mad = into_the_void(9);
+	assert_int_equal(umad_send(port, directed, &mad, MAD_BYTES, PATIENCE_MS, 0), 0);
 }
 
 /* --- registering ------------------------------------------------------------------------- */
@@ -369,14 +368,32 @@ static void test_a_port_has_32_agents(void **state)
 	assert_int_equal(umad_close_port(own), 0);
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
 static void test_unregistering_ends_what_was_sent(void **state)
 {
 	struct mad mad = into_the_void(9);
-	int agent = umad_register(port, UMAD_CLASS_SUBN_DIRECTED_ROUTE, 1, 0, NULL);
+	int agent = umad_register(port, UMAD_CLASS_SUBN_DIRECTED_ROUTE, 1, 0, NULL), length, i;
 
-	assert_int_equal(umad_send(port, agent, &mad, MAD_BYTES, 5, 0), 0);
-	assert_int_equal(umad_unregister(port, agent), 0);
-	assert_int_equal(umad_poll(port, 50), -ETIMEDOUT);
+	for (i = 0; i < 10; i++) { /* until we were not off the processor in between */
+		uint64_t begin = now_ms();
+
+		assert_int_equal(umad_send(port, agent, &mad, MAD_BYTES, 50, 0), 0);
+		assert_int_equal(umad_unregister(port, agent), 0);
+		if (now_ms() - begin < 40)
+			break;
+		do
+			length = MAD_BYTES;
+		while (umad_recv(port, &mad, &length, 100) >= 0);
+		agent = umad_register(port, UMAD_CLASS_SUBN_DIRECTED_ROUTE, 1, 0, NULL);
+	}
+	assert_int_equal(umad_poll(port, 150), -ETIMEDOUT);
 }
 
 /* The child has the descriptor's copy and may close it; the parent's port is not touched. */
