@@ -8,6 +8,8 @@ cm_message messages of the connection manager, captured and full
 endpoints  programs of steps for two NICs and the wire between them (fuzz_endpoints.c)
 cm         programs of steps for a connection manager; messages from the captures (fuzz_cm.c)
 
+rsocket_wire  private data and headers of rsockets (fuzz_rsocket_wire.c)
+
 An input that a fuzzer found and that must never fail again goes into the same folders by hand, under a
 name that says what it is; this script writes its own files only.
 """
@@ -501,6 +503,30 @@ def cm():
     return out
 
 
+# --- rsockets --------------------------------------------------------------------------------------
+
+
+def rsocket_wire():
+    """What a genuine rsocket said of itself in tests/golden/rxe-rstream.pcap; headers by hand."""
+    conn = bytes.fromhex("0102018000000000 0000564e553d0000 0000151e 00000002 00007f03e1677000 000016f9 00080000")
+    ipv4, ipv6 = bytes([10, 77, 0, 12]), b"\xfd" + bytes(14) + b"\1"
+    tag, qpn = b"UUUU", b"\0\x12\x34\x56"
+    return {
+        "conn": conn,
+        "conn_padded": conn + bytes(156),
+        "conn_big_endian": conn[:1] + b"\3" + conn[2:7] + b"\xff" + conn[8:],
+        "conn_no_slots": conn[:20] + bytes(4) + conn[24:],
+        "conn_version_2": b"\2" + conn[1:],
+        "udp_data_ipv4": tag + b"\4\0\x10\0" + qpn + ipv4 + b"data",
+        "udp_control_ipv6": tag + b"\6\7\x1c\0" + qpn + ipv6,
+        "udp_wrong_length": tag + b"\4\0\x1c\0" + qpn + ipv4,
+        "ud_ipv4": b"\4\x08\x1d\x2f" + ipv4 + b"data",
+        "ud_ipv6": b"\6\x18\x1d\x2f" + bytes(4) + ipv6,
+        "ud_too_short": b"\6\x18\x1d\x2f" + bytes(8),
+    }
+
+
+write("rsocket_wire", rsocket_wire())
 write("headers", headers())
 write("rx", rx())
 write("cm_message", cm_messages())
