@@ -317,7 +317,8 @@ void *vb_cm_conn_user(const struct vb_cm_conn *conn)
 	return conn->user;
 }
 
-/* The manager ends: the peers hear what they would hear of each connection by itself. */
+/* The manager ends: the peers hear what they would hear of each connection by itself. Who was sent
+ * a DREP lately is sent it again: if it was lost, nobody will be here to answer the next DREQ. */
 void vb_cm_conn_end_all(struct vb_cm *cm)
 {
 	struct vb_list *link;
@@ -325,7 +326,9 @@ void vb_cm_conn_end_all(struct vb_cm *cm)
 	while ((link = vb_list_pop(&cm->conns))) {
 		struct vb_cm_conn *conn = vb_list_entry(link, struct vb_cm_conn, link);
 
-		if (conn->owned)
+		if (conn->state == VB_CMS_TIMEWAIT && vb_cm_has_written(conn, VB_CM_ATTR_DREP))
+			vb_cm_send_written(conn);
+		else if (conn->owned)
 			say_farewell(conn);
 		vb_cm_conn_free(conn);
 	}

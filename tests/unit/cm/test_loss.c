@@ -267,6 +267,26 @@ static void test_drep_lost_and_forgotten(void **state)
 	pair_let_go(&pair, a, NULL);
 }
 
+/* The program that sent the DREP ends before the DREQ comes again: it says so once more as it goes.
+ */
+static void test_drep_lost_and_its_sender_gone(void **state)
+{
+	struct vb_cm_conn *a, *b = pair_established(&pair, &a);
+
+	assert_int_equal(vb_cm_send_dreq(a, NULL, 0, pair.now), 0);
+	pair_deliver(&pair, &pair.a, VB_CM_ATTR_DREQ);
+	pair_event_of(&pair.b, VB_CM_DREQ_RECEIVED);
+	assert_int_equal(vb_cm_send_drep(b, NULL, 0, pair.now), 0);
+	pair_lose(&pair, &pair.b, VB_CM_ATTR_DREP);
+	vb_cm_conn_destroy(b, pair.now);
+	pair_assert_silence(&pair);
+	vb_cm_destroy(pair.b.cm);
+	pair.b.cm = NULL;
+	pair_deliver(&pair, &pair.b, VB_CM_ATTR_DREP);
+	pair_event_of(&pair.a, VB_CM_DREP_RECEIVED);
+	vb_cm_conn_destroy(a, pair.now);
+}
+
 /* The connection is over before the RTU came: DREQ says that there was one. */
 static void test_rtu_lost_and_dreq_came(void **state)
 {
@@ -435,6 +455,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_dreq_lost_for_good, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_drep_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_drep_lost_and_forgotten, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_drep_lost_and_its_sender_gone, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_rtu_lost_and_dreq_came, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_rej_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mra_of_a_req, setup, teardown),
