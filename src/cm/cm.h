@@ -275,6 +275,10 @@ VB_SHARED int vb_cm_send_sidr_rep(struct vb_cm_conn *conn, const struct vb_cm_si
  * it is established already. */
 VB_SHARED int vb_cm_notify_established(struct vb_cm_conn *conn, uint64_t now_ns) VB_MUST_USE;
 
+/* vb_cm_peer_lost - the connection's queue pair failed since the peer is silent: the connection is
+ * over, as if a DREQ of ours had found no answer (VB_CM_DREQ_FAILED). */
+VB_SHARED void vb_cm_peer_lost(struct vb_cm *cm, uint32_t local_qpn, uint64_t now_ns);
+
 /* Objects that are alive, for tests and tools. timewaits: what remains of connections and SIDR
  * exchanges without an owner. */
 struct vb_cm_counters {

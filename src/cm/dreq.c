@@ -82,6 +82,24 @@ void vb_cm_send_last_dreq(struct vb_cm_conn *conn)
 	vb_cm_send_written(conn);
 }
 
+/* The DREQ is for a peer that only cannot be heard. */
+void vb_cm_peer_lost(struct vb_cm *cm, uint32_t local_qpn, uint64_t now_ns)
+{
+	struct vb_list *link, *next;
+
+	vb_list_for_each(link, next, &cm->conns)
+	{
+		struct vb_cm_conn *conn = vb_list_entry(link, struct vb_cm_conn, link);
+
+		if (conn->state != VB_CMS_ESTABLISHED || conn->local_qpn != local_qpn)
+			continue;
+		vb_cm_send_last_dreq(conn);
+		vb_cm_conn_move(conn, VB_CMS_TIMEWAIT, now_ns);
+		vb_cm_tell_plain(conn, VB_CM_DREQ_FAILED, NULL);
+		return;
+	}
+}
+
 void vb_cm_send_last_drep(struct vb_cm_conn *conn)
 {
 	int err = write_drep(conn, NULL, 0);

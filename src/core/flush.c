@@ -165,6 +165,7 @@ void vb_qp_forget(struct vb_qp *qp)
 	}
 	qp->sq_free = qp->sq_una = qp->sq_next = qp->sq_head = 0;
 	vb_rq_reset(&qp->rq);
+	qp->watch = (struct vb_watch){0};
 	qp->resp.recv_held = false;
 	vb_cq_forget_qp(qp->send_cq, qp);
 	if (qp->recv_cq != qp->send_cq)

@@ -198,6 +198,8 @@ static void give_to(struct vb_qp *qp, const void *env)
 
 	if (!may_see(qp, &a->h, a->rx))
 		return;
+	if (qp->watch.interval_ns)
+		vb_watch_heard(qp, qp->nic->now_ns);
 	switch (qp->type) {
 	case VB_QPT_RC:
 		if (vb_opcode_table[a->h.opcode].flags & VB_IS_RESPONSE)

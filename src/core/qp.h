@@ -214,6 +214,13 @@ struct vb_responder {
 	uint32_t ack_psn;
 };
 
+/* Whether the peer of an idle connection is still there: watch.c. */
+struct vb_watch {
+	uint64_t interval_ns; /* 0: nobody watches */
+	uint64_t heard_ns, due_ns;
+	uint32_t unanswered; /* probes in a row */
+};
+
 struct vb_qp {
 	struct vb_nic *nic;
 	void *user;
@@ -242,6 +249,7 @@ struct vb_qp {
 
 	struct vb_requester req;
 	struct vb_responder resp;
+	struct vb_watch watch;
 	struct vb_reason reason; /* first cause of its error */
 	bool fatal_raised, sqd_notified;
 	bool cq_overran; /* a completion found no room: ERR when the entry under way ends */
@@ -278,6 +286,11 @@ int vb_qp_modify(struct vb_qp *qp, const struct vb_qp_attr *attr, uint32_t mask)
 /* vb_qp_set_state - the one function that changes qp->state, with what follows from it: entering
  * ERR flushes, entering RESET forgets, entering RTS makes ready. */
 void vb_qp_set_state(struct vb_qp *qp, enum vb_qp_state state);
+
+/* vb_qp_watch - RC, in RTS: a peer that is silent is asked every interval_ns whether it is still
+ * there; when it does not answer for long, the QP enters ERR, with VB_CHECK_RETRY_EXCEEDED and a
+ * QP_FATAL event. 0 ends it, and so does RESET. */
+void vb_qp_watch(struct vb_qp *qp, uint64_t interval_ns);
 
 /* vb_qp_query - the attributes as they are. */
 void vb_qp_query(const struct vb_qp *qp, struct vb_qp_attr *attr);

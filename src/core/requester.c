@@ -70,15 +70,24 @@ void vb_requester_go_back(struct vb_qp *qp)
 	qp->req.since_ack_req = 0;
 }
 
-uint64_t vb_requester_deadline(const struct vb_qp *qp)
+static uint64_t own_deadline(const struct vb_qp *qp)
 {
 	if (qp->req.wait_until_ns)
 		return qp->req.wait_until_ns;
 	return qp->req.ack_deadline_ns ? qp->req.ack_deadline_ns : VB_NEVER;
 }
 
+uint64_t vb_requester_deadline(const struct vb_qp *qp)
+{
+	return VB_MIN(own_deadline(qp), vb_watch_deadline(qp));
+}
+
 void vb_requester_on_deadline(struct vb_qp *qp, uint64_t now_ns)
 {
+	if (vb_watch_deadline(qp) <= now_ns)
+		vb_watch_on_deadline(qp, now_ns);
+	if (own_deadline(qp) > now_ns)
+		return;
 	if (qp->req.wait_until_ns)
 		qp->req.wait_until_ns = 0;
 	else

@@ -65,6 +65,12 @@ uint32_t vb_read_chunk(const struct vb_qp *qp);
 /* vb_requester_window - the most packets that may be in flight on this path. */
 uint32_t vb_requester_window(const struct vb_qp *qp);
 
+/* --- watch.c ----------------------------------------------------------------------------- */
+/* vb_watch_heard - something came from the peer. */
+void vb_watch_heard(struct vb_qp *qp, uint64_t now_ns);
+uint64_t vb_watch_deadline(const struct vb_qp *qp);
+void vb_watch_on_deadline(struct vb_qp *qp, uint64_t now_ns);
+
 /* --- rc_requester.c ---------------------------------------------------------------------- */
 void vb_rc_on_response(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 		       uint32_t bytes, uint64_t now_ns);

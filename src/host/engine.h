@@ -146,6 +146,8 @@ void vb_gsi_close(struct vb_engine *engine, uint64_t patience_ns);
 void vb_gsi_drop_in_child(struct vb_engine *engine);
 /* vb_gsi_rx - inside: a packet to QP 1. */
 void vb_gsi_rx(struct vb_engine *engine, const struct vb_rx *packet);
+/* vb_gsi_peer_lost - inside: a watched queue pair failed since its peer is silent. */
+void vb_gsi_peer_lost(struct vb_engine *engine, uint32_t qpn);
 /* vb_gsi_deadline, vb_gsi_run - inside: as vb_nic_deadline and vb_nic_run. */
 uint64_t vb_gsi_deadline(const struct vb_engine *engine);
 void vb_gsi_run(struct vb_engine *engine);

@@ -245,6 +245,11 @@ static void qp_changed(void *env, struct vb_qp *qp)
 	} else if (engine->local) {
 		publish(engine, qp);
 	}
+	if (qp->state == VB_QPS_ERR && qp->watch.interval_ns &&
+	    qp->reason.check == VB_CHECK_RETRY_EXCEEDED) {
+		vb_qp_watch(qp, 0);
+		vb_gsi_peer_lost(engine, qp->qpn);
+	}
 }
 
 /* --- events ------------------------------------------------------------------------------ */

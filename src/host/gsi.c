@@ -47,6 +47,7 @@
 #define BURST_NS (64 * PACE_NS)
 #define FLOW_LABEL 1u /* of all MADs: the packets to one peer keep their order */
 #define PKEY_BASE_MASK 0x7fffu
+#define WATCH_NS (5000ull * 1000 * 1000) /* of silence, until a peer is asked */
 #define CM_ID_BITS VB_GSI_SLOT_SHIFT
 #define CM_INSIST 7 /* 127 ms until a program hears that nobody listens */
 
@@ -308,6 +309,20 @@ struct vb_cm *vb_engine_cm(struct vb_engine *engine)
 	if (gsi->cm)
 		engine->gsi_busy = true;
 	return gsi->cm;
+}
+
+void vb_engine_watch_peer(struct vb_engine *engine, uint32_t qpn)
+{
+	struct vb_qp *qp = vb_nic_find_qp(engine->nic, qpn);
+
+	if (qp)
+		vb_qp_watch(qp, WATCH_NS);
+}
+
+void vb_gsi_peer_lost(struct vb_engine *engine, uint32_t qpn)
+{
+	if (engine->gsi->cm)
+		vb_cm_peer_lost(engine->gsi->cm, qpn, engine->nic->now_ns);
 }
 
 /* --- in ---------------------------------------------------------------------------------- */

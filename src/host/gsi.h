@@ -36,6 +36,11 @@ VB_SHARED void vb_host_set_cm_handler(vb_cm_handler_fn handler);
  * vb_cm_* call that may have set a timer, vb_engine_leave() sees to the thread. */
 VB_SHARED struct vb_cm *vb_engine_cm(struct vb_engine *engine);
 
+/* vb_engine_watch_peer - inside: a queue pair of ours (none: nothing happens) is connected by the
+ * connection manager. Should its peer fall silent for about half a minute, or fail to answer its
+ * requests, the connection is over: VB_CM_DREQ_FAILED. */
+VB_SHARED void vb_engine_watch_peer(struct vb_engine *engine, uint32_t qpn);
+
 /* Ports of the engine's host: registry/ports.h. Called outside or inside. */
 VB_SHARED int vb_engine_port_claim(struct vb_engine *engine, uint16_t space, unsigned int families,
 				   uint16_t *port) VB_MUST_USE;

@@ -141,6 +141,7 @@ struct vb_id {
 	void *connect_data;		     /* rdma_create_ep: goes before private data */
 	size_t connect_data_len;
 
+	uint32_t qpn;	 /* what our REQ said */
 	uint32_t rq_psn; /* with which the peer is to begin: what a REQ or REP calls the starting
 			    PSN */
 	struct vb_cm_conn *conn;

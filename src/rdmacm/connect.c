@@ -323,6 +323,7 @@ static int start_connecting(struct vb_id *id, const struct offer *offer,
 	if (!id->conn)
 		return -errno;
 	remember_offer(id, offer);
+	id->qpn = offer->qpn;
 	vb_id_set_state(id, VB_ID_CONNECTING);
 	rc = send_req(id, offer, message);
 	if (rc) {
@@ -376,8 +377,10 @@ static int send_rtu(struct vb_id *id)
 		return -ENODEV;
 	if (vb_id_state(id) == VB_ID_RESPONDED)
 		rc = vb_cm_send_rtu(id->conn, NULL, 0, vb_engine_now());
-	if (rc == 0)
+	if (rc == 0) {
 		vb_id_set_state(id, VB_ID_CONNECTED);
+		vb_engine_watch_peer(id->engine, id->qpn);
+	}
 	vb_engine_leave(id->engine);
 	return rc;
 }
@@ -457,6 +460,8 @@ static int answer(struct vb_id *id, const struct offer *offer, const struct mess
 			      : send_rep(id, offer, message);
 		if (rc)
 			vb_id_set_state(id, VB_ID_REQUESTED);
+		else if (!datagram)
+			vb_engine_watch_peer(id->engine, offer->qpn);
 	}
 	vb_engine_leave(id->engine);
 	return rc;
