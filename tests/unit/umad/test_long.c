@@ -297,6 +297,7 @@ static void test_the_receiver_wants_segments_in_order(void **state)
 	fill(length, 4);
 	send_segment(2, 0, 0); /* of a message that did not begin */
 	send_segment(0, FIRST, 0);
+	send_segment(1, 0, 0); /* it does not say that it is the first */
 	send_segment(1, FIRST, 3 * PAYLOAD - (ROOM - 16));
 	expect_ack(1);
 	send_segment(1, FIRST, 3 * PAYLOAD - (ROOM - 16)); /* the acknowledgement was lost */
@@ -307,6 +308,8 @@ static void test_the_receiver_wants_segments_in_order(void **state)
 	expect_ack(3);
 	expect_message(far, theirs, length);
 	send_segment(3, LAST, PAYLOAD - (ROOM - 16));
+	expect_ack(3);
+	send_segment(4, LAST, PAYLOAD); /* behind the end */
 	expect_ack(3);
 	assert_int_equal(umad_poll(far, 0), -ETIMEDOUT); /* once */
 	assert_int_equal(umad_poll(near, 0), -ETIMEDOUT);
