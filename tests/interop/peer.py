@@ -138,10 +138,19 @@ class Guest:
         self.shell(f"/usr/bin/ip link set eth0 mtu {mtu}")
 
     def rdma_listeners(self, space, port):
-        """As hosts.Host has it; here the lines that the kernel shows."""
-        shown = self.run("rdma", "resource", "show", "cm_id")
-        return {line for line in shown.splitlines()
-                if re.search(rf" state LISTEN ps {space.upper()} .*:{port}\b", line)}
+        """As hosts.Host has it; here the lines that the kernel shows. It shows a listener some moments before
+        requests find it, so that one counts that is there at a second look."""
+        def look():
+            shown = self.run("rdma", "resource", "show", "cm_id")
+            return {line for line in shown.splitlines()
+                    if re.search(rf" state LISTEN ps {space.upper()} .*:{port}\b", line)}
+
+        first = look()
+        return first and first & look()
+
+    def cm_received(self, message):
+        """How many messages of this kind the guest's connection manager has taken."""
+        return int(self.run("cat", f"/sys/class/infiniband/rxe0/ports/1/cm_rx_msgs/{message}"))
 
     def log(self):
         return hosts.read(self.console.name)

@@ -3,12 +3,29 @@
 import pytest
 
 import cm
+import hosts
 import peer
+
+
+def udaddy_without_answer(pair):
+    """As cm.udaddy, but for a guest that serves. Its kernel takes the SIDR_REQ that comes again for one more
+    request, and udaddy, which has sent its answer and waits for data, does not see it. So what must come is the
+    kernel's refusal of that request, when udaddy has ended; it ends our client."""
+    if not pair[0].is_guest:
+        return cm.udaddy(pair)
+    before = pair[0].cm_received("sidr_req")
+    with hosts.rdma_server(pair[0], "udp", cm.UDADDY_PORT, "udaddy", "-b", pair[0].own("ipv4")) as server, \
+            pair[1].start("udaddy", "-s", pair[1].other("ipv4")) as client:
+        server.wait_until(lambda: pair[0].cm_received("sidr_req") >= before + 2, "asked twice")
+        server.kill()
+        assert client.wait() != 0
+        assert "RDMA_CM_EVENT_UNREACHABLE" in client.output(), client.output()
+
 
 LOST_ONCE = {
     # message: the run in which it is sent
     "REQ": cm.rping, "REP": cm.rping, "RTU": cm.rping, "DREQ": cm.ucmatose, "DREP": cm.ucmatose,
-    "SIDR_REQ": cm.udaddy, "SIDR_REP": cm.udaddy,
+    "SIDR_REQ": cm.udaddy, "SIDR_REP": udaddy_without_answer,
 }
 
 
