@@ -15,6 +15,12 @@ PACKET_WORDS = (12 + SIZE + 4) // 4  # BTH, payload, ICRC
 ACK_WORDS = (12 + 4 + 4) // 4  # BTH, AETH, ICRC
 
 
+@pytest.fixture(autouse=True)
+def administrators_programs(monkeypatch):
+    """Debian has them where an ordinary user's PATH does not look."""
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin:/sbin")
+
+
 def fields_of(text):
     """{label: value} of `label: value` lines; the dots of smpquery and perfquery left out."""
     return dict(re.findall(r"^[ \t]*([\w.\[\] ]+?)(?::\.*|\.*:)[ \t]*(\S.*?)[ \t]*$", text, re.M))
