@@ -100,16 +100,20 @@ static int reason(const struct rdma_cm_event *event)
 							     : EHOSTUNREACH;
 }
 
-/* The other side went without a word of its own: killed, or its last word is still in the queue. */
+/* The other side went. Its last word is in the queue, or it was killed and had none: then what it
+ * sent may be missing its end, which is not the end of the data. */
 static void disconnected(struct vb_rs *rs)
 {
+	struct vb_rs_stream *s = &rs->stream;
+
 	if (rs->state == VB_RS_CONNECTED)
 		vb_rs_take_completions(rs);
-	if (rs->state == VB_RS_CONNECTED)
-		rs->state = VB_RS_ENDED;
-	else if (vb_rs_is_opening(rs))
+	if (vb_rs_is_opening(rs))
 		fail(rs, ECONNRESET);
-	rs->stream.read_open = rs->stream.write_open = false;
+	else if (rs->state == VB_RS_CONNECTED && !s->read_open && !s->write_open)
+		rs->state = VB_RS_ENDED;
+	else
+		vb_rs_break(rs, ECONNRESET);
 }
 
 static void on_event(struct vb_rs *rs, const struct rdma_cm_event *event)
