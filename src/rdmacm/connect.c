@@ -390,7 +390,7 @@ int vb_id_respond(struct vb_id *id)
 	int rc;
 
 	pthread_mutex_lock(&id->busy);
-	rc = vb_qp_to_rtr(id, RDMA_MAX_RESP_RES);
+	rc = id->pub.qp ? vb_qp_to_rtr(id, RDMA_MAX_RESP_RES) : -ENOENT;
 	if (rc == 0)
 		rc = vb_qp_to_rts(id, RDMA_MAX_INIT_DEPTH);
 	if (rc == 0)

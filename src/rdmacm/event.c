@@ -384,18 +384,24 @@ static bool process_request(struct vb_id_event *event)
 	return false;
 }
 
+static void stop_qp(struct vb_id *id)
+{
+	pthread_mutex_lock(&id->busy);
+	vb_qp_to_error(id);
+	pthread_mutex_unlock(&id->busy);
+}
+
 static void process_response(struct vb_id *id, struct vb_id_event *event)
 {
-	int rc;
+	int rc = vb_id_respond(id);
 
-	if (!id->pub.qp)
+	if (rc == -ENOENT)
 		return; /* the program moves its own, and calls rdma_establish() */
-	rc = vb_id_respond(id);
 	if (rc == 0) {
 		event->pub.event = RDMA_CM_EVENT_ESTABLISHED;
 		return;
 	}
-	vb_qp_to_error(id);
+	stop_qp(id);
 	event->pub.event = RDMA_CM_EVENT_CONNECT_ERROR;
 	event->pub.status = rc;
 	pthread_mutex_lock(&vb_cma_lock);
@@ -427,7 +433,7 @@ bool vb_id_event_process(struct vb_id_event *event)
 	case RDMA_CM_EVENT_REJECTED:
 		if (was_told(id))
 			return false;
-		vb_qp_to_error(id);
+		stop_qp(id);
 		return true;
 	case RDMA_CM_EVENT_DISCONNECTED:
 		return !was_told(id);

@@ -287,12 +287,19 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_
 	return rc;
 }
 
-void rdma_destroy_qp(struct rdma_cm_id *id)
+/* Another thread may take the id's events meanwhile, and move the queue pair for them. */
+void rdma_destroy_qp(struct rdma_cm_id *pub)
 {
-	if (id->qp)
-		ibv_destroy_qp(id->qp);
-	id->qp = NULL;
-	destroy_cqs(id);
+	struct vb_id *id = vb_id(pub);
+	struct ibv_qp *qp;
+
+	pthread_mutex_lock(&id->busy);
+	qp = pub->qp;
+	pub->qp = NULL;
+	pthread_mutex_unlock(&id->busy);
+	if (qp)
+		ibv_destroy_qp(qp);
+	destroy_cqs(pub);
 }
 
 /* --- shared receive queues --------------------------------------------------------------- */

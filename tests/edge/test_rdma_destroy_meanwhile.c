@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A program gives up a connection, queue pair first, while another thread of it takes the events:
+ * that thread may be moving the queue pair for the peer's answer. */
+#include "rdma.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+#define ROUNDS 300
+#define ANSWER_MS 20000
+
+struct taker {
+	struct rdma_event_channel *channel;
+	enum rdma_cm_event_type got;
+};
+
+static void *take(void *arg)
+{
+	struct taker *taker = arg;
+	struct rdma_cm_event *event;
+
+	if (rdma_get_cm_event(taker->channel, &event) == 0) {
+		taker->got = event->event;
+		rdma_ack_cm_event(event);
+	}
+	return NULL;
+}
+
+static void give_up_when_answered(struct rdma_event_channel *channel, struct rdma_cm_id *listener)
+{
+	struct rdma_cm_id *client = rdma_routed(channel, RDMA_PS_TCP, rdma_port(listener)), *server;
+	struct pollfd wait = {.fd = channel->fd, .events = POLLIN};
+	struct taker taker = {channel, RDMA_CM_EVENT_CONNECT_ERROR};
+	pthread_t thread;
+
+	rdma_give_qp(client);
+	assert_int_equal(rdma_connect(client, NULL), 0);
+	server = rdma_take_request(listener->channel);
+	rdma_give_qp(server);
+	assert_int_equal(rdma_accept(server, NULL), 0);
+	assert_int_equal(poll(&wait, 1, ANSWER_MS), 1);
+
+	assert_int_equal(pthread_create(&thread, NULL, take, &taker), 0);
+	while (rdma_waits(channel))
+		; /* until that thread has it in its hands */
+	rdma_drop(client);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	/* with the queue pair, or when it was gone already: that is for the program to handle */
+	assert_true(taker.got == RDMA_CM_EVENT_ESTABLISHED ||
+		    taker.got == RDMA_CM_EVENT_CONNECT_RESPONSE);
+	rdma_drop(server);
+}
+
+static void an_answer_that_is_being_taken(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_event_channel *server_channel = rdma_create_event_channel();
+	struct rdma_cm_id *listener = rdma_listener(server_channel, RDMA_PS_TCP, 0);
+
+	for (int i = 0; i < ROUNDS; i++)
+		give_up_when_answered(channel, listener);
+	assert_false(rdma_waits(channel));
+	rdma_drop(listener);
+	rdma_destroy_event_channel(server_channel);
+	rdma_destroy_event_channel(channel);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_answer_that_is_being_taken),
+	};
+
+	rdma_hosts();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
