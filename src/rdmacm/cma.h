@@ -115,7 +115,7 @@ struct vb_binding {
 /* struct vb_peering - what both ends have said about a connection (cm/cm.h). */
 struct vb_peering {
 	struct vb_ah_attr ah; /* to the peer */
-	uint32_t qpn, qkey;   /* the peer's */
+	uint32_t qpn;	      /* the peer's */
 	uint32_t sq_psn;      /* with which we are to begin */
 	uint16_t path_mtu;    /* bytes */
 	uint8_t ack_timeout, retry_count, rnr_retry_count;
@@ -136,7 +136,6 @@ struct vb_id {
 	/* options */
 	uint8_t tos, ack_timeout;
 	bool ack_timeout_set, reuse_address, one_family;
-	struct ibv_ece local_ece;
 	struct ibv_qp_init_attr *request_qp; /* rdma_create_ep: of the QPs of requests */
 	void *connect_data;		     /* rdma_create_ep: goes before private data */
 	size_t connect_data_len;

@@ -102,13 +102,12 @@ int rdma_set_option(struct rdma_cm_id *pub, int level, int option, void *value, 
 	return vb_cma_result(rc);
 }
 
-/* Our queue pairs have no options of their own (ibv_query_ece(3)), and messages carry none: what
- * the program says is kept, and no peer says anything. */
+/* Our queue pairs have no options of their own (ibv_query_ece(3)), so messages carry none: no peer
+ * is told what the program says, and none says anything. */
 int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
 {
 	if (!id || id->qp || !ece || !ece->vendor_id || ece->comp_mask)
 		return vb_cma_result(-EINVAL);
-	vb_id(id)->local_ece = *ece;
 	return 0;
 }
 
