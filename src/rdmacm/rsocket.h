@@ -302,6 +302,8 @@ void vb_rs_drop_mappings(struct vb_rs *rs);
 /* --- rsocket_datagram ---------------------------------------------------------------------- */
 
 int vb_rs_datagram_open(struct vb_rs *rs);
+/* vb_rs_datagram_flush - what was sent leaves, before its queue pair goes. */
+void vb_rs_datagram_flush(struct vb_rs *rs);
 void vb_rs_datagram_close(struct vb_rs *rs);
 int vb_rs_datagram_bind(struct vb_rs *rs, const union vb_rs_address *address);
 int vb_rs_datagram_connect(struct vb_rs *rs, const union vb_rs_address *address);

@@ -12,7 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LOOK_AT_UDP_EVERY = 64 };
+enum {
+	LOOK_AT_UDP_EVERY = 64,
+	FLUSH_MS = 1000, /* as long rclose() waits for what was sent to leave */
+};
 
 int vb_rs_datagram_open(struct vb_rs *rs)
 {
@@ -31,7 +34,7 @@ static void drop_arrival(struct vb_rs_datagram *d, struct vb_rs_arrival *arrival
 	}
 }
 
-static bool all_sent(const struct vb_rs *rs)
+static bool is_sent(struct vb_rs *rs)
 {
 	struct vb_list *link, *tmp;
 
@@ -45,9 +48,9 @@ static bool all_sent(const struct vb_rs *rs)
 	return true;
 }
 
-static bool is_sent(struct vb_rs *rs)
+void vb_rs_datagram_flush(struct vb_rs *rs)
 {
-	return all_sent(rs);
+	vb_rs_wait(rs, is_sent, false, FLUSH_MS);
 }
 
 void vb_rs_datagram_close(struct vb_rs *rs)
@@ -55,10 +58,6 @@ void vb_rs_datagram_close(struct vb_rs *rs)
 	struct vb_rs_datagram *d = &rs->datagram;
 	struct vb_list *link, *tmp;
 
-	pthread_mutex_lock(&rs->lock);
-	if (!all_sent(rs)) /* what was sent leaves before the queue pair goes */
-		vb_rs_wait(rs, is_sent, false, 1000);
-	pthread_mutex_unlock(&rs->lock);
 	vb_list_for_each(link, tmp, &d->arrived)
 		drop_arrival(d, vb_list_entry(link, struct vb_rs_arrival, link));
 	vb_list_for_each(link, tmp, &d->peers)

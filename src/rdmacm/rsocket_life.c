@@ -205,6 +205,8 @@ int rclose(int fd)
 	pthread_mutex_lock(&rs->lock);
 	if (rs->type == SOCK_STREAM)
 		close_stream(rs);
+	else
+		vb_rs_datagram_flush(rs);
 	rs->closed = true;
 	vb_rs_wake(rs);
 	pthread_mutex_unlock(&rs->lock);

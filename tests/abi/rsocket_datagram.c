@@ -111,11 +111,35 @@ static void connected_datagrams(void **state)
 		assert_int_equal(rclose(fds[i]), 0);
 }
 
+/* What was sent before rclose() arrives, as it does by UDP: none is left in the queue. */
+static void closing_sends_the_rest(void **state)
+{
+	struct sockaddr_in name[2], from;
+	int fds[2] = {datagram_at(&name[0]), datagram_at(&name[1])};
+	uint8_t bytes[DATAGRAM_MAX] = {0};
+	int i;
+
+	for (i = 0; i < 2; i++) { /* both know each other from here on */
+		bytes[0] = (uint8_t)(100 + i);
+		send_datagram(fds[i], bytes, 1, &name[!i]);
+		receive_datagram(fds[!i], bytes[0], &from);
+	}
+	for (i = 1; i <= 10; i++) {
+		bytes[0] = (uint8_t)i;
+		send_datagram(fds[0], bytes, sizeof(bytes), &name[1]);
+	}
+	assert_int_equal(rclose(fds[0]), 0);
+	for (i = 1; i <= 10; i++)
+		assert_int_equal(receive_datagram(fds[1], (uint8_t)i, &from), sizeof(bytes));
+	assert_int_equal(rclose(fds[1]), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(datagrams_find_their_way),
 		cmocka_unit_test(connected_datagrams),
+		cmocka_unit_test(closing_sends_the_rest),
 	};
 
 	setenv("VERBENA_ADDR", ADDRESS, 1);

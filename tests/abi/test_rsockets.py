@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Sockets over RDMA: Debian's programs for rsockets, and programs for TCP under librspreload."""
+import ctypes
 import json
 import os
+import subprocess
 import textwrap
 
 import pytest
@@ -153,6 +155,20 @@ def preloaded(*command):
 
 def python(script, *arguments):
     return PYTHON, "-c", textwrap.dedent(script), *arguments
+
+
+GENUINE = """accept bind close connect dup2 fcntl getpeername getsockname getsockopt listen poll read readv
+    recv recvfrom recvmsg select send sendfile sendmsg sendto setsockopt shutdown socket write writev""".split()
+
+
+def test_what_is_intercepted():
+    """Every call that Debian's librspreload stands before, at the name without a version, and no other
+    name than those of the C library."""
+    lines = subprocess.run(["nm", "-D", "--defined-only", PRELOAD], check=True, capture_output=True, text=True).stdout
+    names = {line.split()[-1] for line in lines.splitlines()}
+    assert names >= set(GENUINE)
+    libc = ctypes.CDLL("libc.so.6")
+    assert [name for name in names if not hasattr(libc, name)] == []
 
 
 IPERF = [("up", ()), ("down", ("-R",)), ("four-streams", ("-P", "4"))]
