@@ -7,8 +7,9 @@
       |  10.77.0.1  fd77::1       packets are lost here           |    10.77.0.11  fd77::11
       +-----------------------------------------------------------+
 
-    Network   the namespace and the bridge; loses packets on request
-    Guest     the kernel in QEMU; like hosts.Host it starts programs
+    Network        the namespace and the bridge; loses packets on request
+    OurHost        Verbena's side
+    Guest          the kernel in QEMU; like hosts.Host it starts programs
     GuestProgram   one of them; like hosts.Program
 """
 import contextlib
@@ -17,7 +18,6 @@ import re
 import shlex
 import subprocess
 import tempfile
-import time
 
 import hosts
 import image
@@ -29,7 +29,6 @@ GUEST_MAC = "02:77:00:00:00:11"
 SHELL_PORT = 7777
 MTU = 4200  # room for a path MTU of 4096 and all headers
 BOOT_SECONDS = 90.0
-
 
 ONE_IN_50 = "numgen random mod 50 == 0"
 
@@ -68,7 +67,8 @@ class Network(hosts.Veth):
 
     def build(self, mtu):
         self.pids = (self.maker.pid,)
-        self.make("ip link set lo up",
+        self.make("PATH=$PATH:/usr/sbin:/sbin",  # where others than root may not look for nft
+                  "ip link set lo up",
                   "ip link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
                   f"ip link set br0 address {OUR_MAC}",
                   "echo 0 >/proc/sys/net/ipv6/conf/br0/accept_dad",
