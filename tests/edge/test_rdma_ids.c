@@ -253,6 +253,7 @@ static void a_path_says_what_a_connection_gets(void **state)
 		.qp_num = 0x123456, .responder_resources = 3, .initiator_depth = 2};
 	uint8_t tos = 0x28, ack_timeout = 12;
 	struct ibv_sa_path_rec *path;
+	struct rdma_cm_event *event;
 	int mask;
 
 	to = rdma_server_address(rdma_port(listener));
@@ -277,7 +278,13 @@ static void a_path_says_what_a_connection_gets(void **state)
 	assert_memory_equal(&path->sgid.raw[12], &from.sin_addr, 4);
 
 	assert_int_equal(rdma_connect(id, &param), 0);
-	request = rdma_take_request(server);
+	event = rdma_expect(server, RDMA_CM_EVENT_CONNECT_REQUEST);
+	request = event->id;
+	/* as the other side is to use them: what it may ask of us, and what we may ask of it */
+	assert_int_equal(event->param.conn.responder_resources, 2);
+	assert_int_equal(event->param.conn.initiator_depth, 3);
+	assert_int_equal(event->param.conn.qp_num, 0x123456);
+	rdma_ack_cm_event(event);
 	assert_int_equal(rdma_init_qp_attr(request, &attr, &mask), 0);
 	assert_int_equal(mask,
 			 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);

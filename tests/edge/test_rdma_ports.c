@@ -73,10 +73,25 @@ static void reused_addresses_have_one_listener(void **state)
 					 sizeof(yes)),
 			 0);
 	assert_int_equal(bind_to(second, at), 0);
+	expect_in_use(at); /* the one who does not say so */
 	assert_int_equal(rdma_listen(first, 1), -1);
 	assert_int_equal(errno, EADDRINUSE);
 	rdma_drop(second);
 	assert_int_equal(rdma_listen(first, 1), 0);
+	rdma_drop(first);
+
+	/* nor may one come to a port whose owner does not */
+	first = new_id();
+	second = new_id();
+	at.sin_port = 0;
+	assert_int_equal(bind_to(first, at), 0);
+	at.sin_port = rdma_get_src_port(first);
+	assert_int_equal(rdma_set_option(second, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes,
+					 sizeof(yes)),
+			 0);
+	assert_int_equal(bind_to(second, at), -1);
+	assert_int_equal(errno, EADDRINUSE);
+	rdma_drop(second);
 	rdma_drop(first);
 }
 
