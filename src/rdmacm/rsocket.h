@@ -186,6 +186,10 @@ const struct vb_rs_config *vb_rs_config(void);
 int vb_rs_insert(struct vb_rs *rs);
 /* vb_rs_find - the rsocket of a descriptor with a reference, or NULL. */
 struct vb_rs *vb_rs_find(int fd);
+/* vb_rs_enter - the same, and its lock; NULL with errno EBADF. */
+struct vb_rs *vb_rs_enter(int fd);
+/* vb_rs_leave - gives both back; returns what the API returns for a result or -errno. */
+long vb_rs_leave(struct vb_rs *rs, long result);
 /* vb_rs_remove - takes it out; the table's reference is the caller's now. NULL if it is not in. */
 struct vb_rs *vb_rs_remove(int fd);
 void vb_rs_put(struct vb_rs *rs);

@@ -246,14 +246,13 @@ int vb_rs_await_connection(struct vb_rs *rs, bool nonblocking)
 
 int rbind(int fd, const struct sockaddr *addr, socklen_t addrlen)
 {
-	struct vb_rs *rs = vb_rs_find(fd);
+	struct vb_rs *rs = vb_rs_enter(fd);
 	union vb_rs_address address;
 	int result;
 
 	if (!rs)
-		return (int)vb_rs_result(-EBADF);
+		return -1;
 	result = vb_rs_copy_in(&address, addr, addrlen);
-	pthread_mutex_lock(&rs->lock);
 	if (!result && rs->state != VB_RS_NEW)
 		result = -EINVAL;
 	if (!result)
@@ -262,20 +261,17 @@ int rbind(int fd, const struct sockaddr *addr, socklen_t addrlen)
 				 : vb_rs_datagram_bind(rs, &address);
 	if (!result)
 		rs->state = VB_RS_BOUND;
-	pthread_mutex_unlock(&rs->lock);
-	vb_rs_put(rs);
-	return (int)vb_rs_result(result);
+	return (int)vb_rs_leave(rs, result);
 }
 
 int rlisten(int fd, int backlog)
 {
-	struct vb_rs *rs = vb_rs_find(fd);
+	struct vb_rs *rs = vb_rs_enter(fd);
 	union vb_rs_address any = {0};
 	int result = 0;
 
 	if (!rs)
-		return (int)vb_rs_result(-EBADF);
-	pthread_mutex_lock(&rs->lock);
+		return -1;
 	if (rs->type != SOCK_STREAM)
 		result = -EOPNOTSUPP;
 	else if (rs->state > VB_RS_LISTENING)
@@ -288,9 +284,7 @@ int rlisten(int fd, int backlog)
 		result = vb_rs_failed(rdma_listen(rs->stream.id, backlog));
 	if (!result)
 		rs->state = VB_RS_LISTENING;
-	pthread_mutex_unlock(&rs->lock);
-	vb_rs_put(rs);
-	return (int)vb_rs_result(result);
+	return (int)vb_rs_leave(rs, result);
 }
 
 /* Makes a stream of a request, which it takes over whatever happens. */
@@ -343,14 +337,13 @@ static int accept_request(struct vb_rs *listener, struct vb_rs_request *request,
 
 int raccept(int fd, struct sockaddr *addr, socklen_t *addrlen)
 {
-	struct vb_rs *rs = vb_rs_find(fd);
+	struct vb_rs *rs = vb_rs_enter(fd);
 	struct vb_rs *made = NULL;
 	struct vb_rs_request request;
 	int result = 0;
 
 	if (!rs)
-		return (int)vb_rs_result(-EBADF);
-	pthread_mutex_lock(&rs->lock);
+		return -1;
 	if (rs->type != SOCK_STREAM)
 		result = -EOPNOTSUPP;
 	else if (rs->state != VB_RS_LISTENING)
@@ -398,18 +391,15 @@ static int connect_stream(struct vb_rs *rs, const union vb_rs_address *to)
 
 int rconnect(int fd, const struct sockaddr *addr, socklen_t addrlen)
 {
-	struct vb_rs *rs = vb_rs_find(fd);
+	struct vb_rs *rs = vb_rs_enter(fd);
 	union vb_rs_address address;
 	int result;
 
 	if (!rs)
-		return (int)vb_rs_result(-EBADF);
+		return -1;
 	result = vb_rs_copy_in(&address, addr, addrlen);
-	pthread_mutex_lock(&rs->lock);
 	if (!result)
 		result = rs->type == SOCK_STREAM ? connect_stream(rs, &address)
 						 : vb_rs_datagram_connect(rs, &address);
-	pthread_mutex_unlock(&rs->lock);
-	vb_rs_put(rs);
-	return (int)vb_rs_result(result);
+	return (int)vb_rs_leave(rs, result);
 }

@@ -133,14 +133,13 @@ static int map(struct vb_rs *rs, void *buf, size_t len, bool remote, uint64_t of
 
 off_t riomap(int fd, void *buf, size_t len, int prot, int flags, off_t offset)
 {
-	struct vb_rs *rs = vb_rs_find(fd);
+	struct vb_rs *rs = vb_rs_enter(fd);
 	int result;
 
 	if (!rs)
-		return vb_rs_result(-EBADF);
+		return -1;
 	if (offset == -1)
 		offset = (off_t)(intptr_t)buf;
-	pthread_mutex_lock(&rs->lock);
 	if (rs->type != SOCK_STREAM || !rs->stream.id->pd || (prot & ~(PROT_WRITE | PROT_NONE)) ||
 	    !len || len > UINT32_MAX)
 		result = -EINVAL;
@@ -174,19 +173,16 @@ static struct vb_rs_mapping *find_mapping(struct vb_rs_stream *s, const void *bu
 
 int riounmap(int fd, void *buf, size_t len)
 {
-	struct vb_rs *rs = vb_rs_find(fd);
+	struct vb_rs *rs = vb_rs_enter(fd);
 	struct vb_rs_mapping *mapping = NULL;
 
 	if (!rs)
-		return (int)vb_rs_result(-EBADF);
-	pthread_mutex_lock(&rs->lock);
+		return -1;
 	if (rs->type == SOCK_STREAM)
 		mapping = find_mapping(&rs->stream, buf, len);
 	if (mapping)
 		drop(&rs->stream, mapping);
-	pthread_mutex_unlock(&rs->lock);
-	vb_rs_put(rs);
-	return (int)vb_rs_result(mapping ? 0 : -EINVAL);
+	return (int)vb_rs_leave(rs, mapping ? 0 : -EINVAL);
 }
 
 /* Where `offset` is in the peer's memory, and how much is behind it; false when nothing is mapped.

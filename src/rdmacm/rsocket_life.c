@@ -160,12 +160,11 @@ static int shut_stream(struct vb_rs *rs, int how, int timeout_ms)
 
 int rshutdown(int fd, int how)
 {
-	struct vb_rs *rs = vb_rs_find(fd);
+	struct vb_rs *rs = vb_rs_enter(fd);
 	int result = 0;
 
 	if (!rs)
-		return (int)vb_rs_result(-EBADF);
-	pthread_mutex_lock(&rs->lock);
+		return -1;
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		result = -EINVAL;
 	else if (rs->type == SOCK_DGRAM)
@@ -174,9 +173,7 @@ int rshutdown(int fd, int how)
 		result = shut_stream(rs, how, -1);
 	else if (rs->state != VB_RS_ENDED && rs->state != VB_RS_BROKEN)
 		result = -ENOTCONN;
-	pthread_mutex_unlock(&rs->lock);
-	vb_rs_put(rs);
-	return (int)vb_rs_result(result);
+	return (int)vb_rs_leave(rs, result);
 }
 
 static void close_stream(struct vb_rs *rs)

@@ -204,12 +204,11 @@ static int set_rdma(struct vb_rs *rs, int option, const void *value, socklen_t s
 
 int rsetsockopt(int fd, int level, int optname, const void *optval, socklen_t optlen)
 {
-	struct vb_rs *rs = vb_rs_find(fd);
+	struct vb_rs *rs = vb_rs_enter(fd);
 	int result;
 
 	if (!rs)
-		return (int)vb_rs_result(-EBADF);
-	pthread_mutex_lock(&rs->lock);
+		return -1;
 	switch (level) {
 	case SOL_SOCKET:
 		result = set_socket(rs, optname, optval, optlen);
@@ -230,9 +229,7 @@ int rsetsockopt(int fd, int level, int optname, const void *optval, socklen_t op
 	/* The UDP socket under a datagram rsocket has options of its own, and a port to share. */
 	if (rs->type == SOCK_DGRAM && level != SOL_RDMA && (!result || result == -ENOTSUP))
 		result = vb_rs_failed(setsockopt(rs->fd, level, optname, optval, optlen));
-	pthread_mutex_unlock(&rs->lock);
-	vb_rs_put(rs);
-	return (int)vb_rs_result(result);
+	return (int)vb_rs_leave(rs, result);
 }
 
 static int take_error(struct vb_rs *rs)
@@ -366,12 +363,11 @@ static int get_rdma(struct vb_rs *rs, int option, void *to, socklen_t *room)
 
 int rgetsockopt(int fd, int level, int optname, void *optval, socklen_t *optlen)
 {
-	struct vb_rs *rs = vb_rs_find(fd);
+	struct vb_rs *rs = vb_rs_enter(fd);
 	int result;
 
 	if (!rs)
-		return (int)vb_rs_result(-EBADF);
-	pthread_mutex_lock(&rs->lock);
+		return -1;
 	switch (level) {
 	case SOL_SOCKET:
 		result = get_socket(rs, optname, optval, optlen);
@@ -391,23 +387,20 @@ int rgetsockopt(int fd, int level, int optname, void *optval, socklen_t *optlen)
 	}
 	if (rs->type == SOCK_DGRAM && result == -ENOTSUP && level != SOL_RDMA)
 		result = vb_rs_failed(getsockopt(rs->fd, level, optname, optval, optlen));
-	pthread_mutex_unlock(&rs->lock);
-	vb_rs_put(rs);
-	return (int)vb_rs_result(result);
+	return (int)vb_rs_leave(rs, result);
 }
 
 int rfcntl(int fd, int cmd, ...)
 {
-	struct vb_rs *rs = vb_rs_find(fd);
+	struct vb_rs *rs = vb_rs_enter(fd);
 	int result = 0, argument;
 	va_list arguments;
 
 	if (!rs)
-		return (int)vb_rs_result(-EBADF);
+		return -1;
 	va_start(arguments, cmd);
 	argument = cmd == F_SETFL || cmd == F_SETFD ? va_arg(arguments, int) : 0;
 	va_end(arguments);
-	pthread_mutex_lock(&rs->lock);
 	switch (cmd) {
 	case F_GETFL:
 		result = O_RDWR | (rs->nonblocking ? O_NONBLOCK : 0);
@@ -425,43 +418,35 @@ int rfcntl(int fd, int cmd, ...)
 		result = -ENOTSUP;
 		break;
 	}
-	pthread_mutex_unlock(&rs->lock);
-	vb_rs_put(rs);
-	return (int)vb_rs_result(result);
+	return (int)vb_rs_leave(rs, result);
 }
 
 int rgetpeername(int fd, struct sockaddr *addr, socklen_t *addrlen)
 {
-	struct vb_rs *rs = vb_rs_find(fd);
+	struct vb_rs *rs = vb_rs_enter(fd);
 	int result = 0;
 
 	if (!rs)
-		return (int)vb_rs_result(-EBADF);
-	pthread_mutex_lock(&rs->lock);
+		return -1;
 	if (rs->type == SOCK_DGRAM)
 		result = vb_rs_datagram_peer(rs, addr, addrlen);
 	else if (rs->state < VB_RS_ACCEPTING || rs->state == VB_RS_FAILED)
 		result = -ENOTCONN;
 	else
 		vb_rs_copy_out(rs, rdma_get_peer_addr(rs->stream.id), addr, addrlen);
-	pthread_mutex_unlock(&rs->lock);
-	vb_rs_put(rs);
-	return (int)vb_rs_result(result);
+	return (int)vb_rs_leave(rs, result);
 }
 
 int rgetsockname(int fd, struct sockaddr *addr, socklen_t *addrlen)
 {
-	struct vb_rs *rs = vb_rs_find(fd);
+	struct vb_rs *rs = vb_rs_enter(fd);
 	int result = 0;
 
 	if (!rs)
-		return (int)vb_rs_result(-EBADF);
-	pthread_mutex_lock(&rs->lock);
+		return -1;
 	if (rs->type == SOCK_DGRAM)
 		result = vb_rs_failed(getsockname(fd, addr, addrlen));
 	else
 		vb_rs_copy_out(rs, rdma_get_local_addr(rs->stream.id), addr, addrlen);
-	pthread_mutex_unlock(&rs->lock);
-	vb_rs_put(rs);
-	return (int)vb_rs_result(result);
+	return (int)vb_rs_leave(rs, result);
 }

@@ -70,3 +70,21 @@ void vb_rs_put(struct vb_rs *rs)
 	if (atomic_fetch_sub(&rs->references, 1) == 1)
 		vb_rs_destroy(rs);
 }
+
+struct vb_rs *vb_rs_enter(int fd)
+{
+	struct vb_rs *rs = vb_rs_find(fd);
+
+	if (rs)
+		pthread_mutex_lock(&rs->lock);
+	else
+		errno = EBADF;
+	return rs;
+}
+
+long vb_rs_leave(struct vb_rs *rs, long result)
+{
+	pthread_mutex_unlock(&rs->lock);
+	vb_rs_put(rs);
+	return vb_rs_result(result);
+}

@@ -21,7 +21,6 @@ enum { DESCRIPTORS_MAX = 1 << 16, LINGER_AT_EXIT_S = 2 };
 
 int accept4(int fd, struct sockaddr *addr, socklen_t *addrlen, int flags);
 int dup3(int oldfd, int newfd, int flags);
-int fcntl64(int fd, int cmd, ...);
 
 __thread int vb_preload_inside;
 
@@ -289,16 +288,7 @@ int fcntl(int fd, int cmd, ...)
 	return control(fd, cmd, argument);
 }
 
-int fcntl64(int fd, int cmd, ...)
-{
-	va_list arguments;
-	void *argument;
-
-	va_start(arguments, cmd);
-	argument = va_arg(arguments, void *);
-	va_end(arguments);
-	return control(fd, cmd, argument);
-}
+int fcntl64(int fd, int cmd, ...) __attribute__((alias("fcntl")));
 
 /* What lies ready, as far as one look sees. */
 static int bytes_ready(int rs)
