@@ -39,7 +39,7 @@ def udaddy(pair, *options, family="ipv4"):
         assert "data transfers complete" in output and output.rstrip().endswith("return status 0"), output
 
 
-def rstream(pair, size, *options, transfers=20, rounds=5):
+def rstream(pair, size, *options, transfers=5, rounds=4):
     """-T v: both sides compare what they receive."""
     port = hosts.free_port()
     common = ("-p", port, "-S", size, "-C", transfers, "-I", rounds, "-T", "v", *options)

@@ -12,17 +12,43 @@ PINGPONGS = (*RC_PINGPONGS, "ibv_uc_pingpong", "ibv_ud_pingpong")
 READS_AT_ONCE = ("-o", 16)
 
 
-def pingpong(pair, program, iterations, mtu=1024, size=4096, gid=1, how="-e"):
+def pingpong_arguments(program, iterations, mtu, size, gid, how):
     """-c: the data of each message is checked. Soft-RoCE's single processor sleeps (-e) better than it
     spins."""
     path = [] if program == "ibv_ud_pingpong" else ["-m", mtu]
-    for output in hosts.run_pair(*pair, program, "-n", iterations, *path, "-s", size, "-g", gid, "-c", *how.split()):
-        moved = re.search(r"^(\d+) bytes in [\d.]+ seconds", output, re.M)
-        rounds = re.search(r"^(\d+) iters in [\d.]+ seconds", output, re.M)
-        assert moved and rounds, output
-        assert int(moved[1]) == size * iterations * 2
-        assert int(rounds[1]) == iterations
-        assert "invalid data" not in output
+    return ["-n", iterations, *path, "-s", size, "-g", gid, "-c", *how.split()]
+
+
+def check_pingpong(output, iterations, size):
+    moved = re.search(r"^(\d+) bytes in [\d.]+ seconds", output, re.M)
+    rounds = re.search(r"^(\d+) iters in [\d.]+ seconds", output, re.M)
+    assert moved and rounds, output
+    assert int(moved[1]) == size * iterations * 2
+    assert int(rounds[1]) == iterations
+    assert "invalid data" not in output
+
+
+def pingpong(pair, program, iterations, mtu=1024, size=4096, gid=1, how="-e"):
+    for output in hosts.run_pair(*pair, program, *pingpong_arguments(program, iterations, mtu, size, gid, how)):
+        check_pingpong(output, iterations, size)
+
+
+def pingpong_with_loss(pair, program, iterations, mtu, size):
+    """Who has everything ends, and with him his queue pair. When his last ACK was lost, the other can only
+    find that nobody answers; but he too had everything then."""
+    port = hosts.free_port()
+    arguments = (program, "-p", port, *pingpong_arguments(program, iterations, mtu, size, 1, "-e"))
+    with pair[0].start(*arguments) as server:
+        server.wait_listening(port)
+        with pair[1].start(*arguments, pair[0].reach) as client:
+            ended = {side: side.wait() for side in (client, server)}
+            well = [side for side in ended if ended[side] == 0]
+            assert well, f"{client.output()}\n--- the server:\n{server.output()}"
+            for side in ended:
+                if side in well:
+                    check_pingpong(side.output(), iterations, size)
+                else:
+                    assert "transport retry counter exceeded" in side.output(), side.output()
 
 
 def perftest(pair, program, kind, size, mtu, iterations=10):
