@@ -193,11 +193,11 @@ static void get_up(struct call *call, bool told)
 		bool some = false;
 		int k;
 
-		if (!rs || !vb_list_is_linked(&entry->sleeper.link))
+		if (!rs)
 			continue;
 		for (k = 0; told && k < entry->count; k++)
 			some |= call->sleep_fds[entry->first + k].revents != 0;
-		pthread_mutex_lock(&rs->lock);
+		pthread_mutex_lock(&rs->lock); /* other sleepers write into our link */
 		vb_list_remove(&entry->sleeper.link);
 		if (some)
 			vb_rs_heed(rs, call->sleep_fds + entry->first, entry->count);
