@@ -124,13 +124,20 @@ int vb_rs_conn_decode(struct vb_rs_conn *conn, const void *data, size_t size)
 	return conn->slots.length ? 0 : -EBADMSG;
 }
 
-/* From the end to the beginning: an RDMA WRITE lands the other way, so that whoever sees a length
- * sees the address before it. */
+/* From the end to the beginning, since an RDMA WRITE lands the other way: whoever sees a length
+ * sees the address before it. In words, as it lands: of a length that is read byte by byte, half
+ * may be of before. */
 static void read_once(uint8_t *copy, const volatile uint8_t *bytes, size_t size)
 {
-	while (size--)
-		copy[size] = bytes[size];
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	while (size) {
+		uint64_t word;
+
+		size -= sizeof(word);
+		word = __atomic_load_n(
+			(const volatile uint64_t *)(const volatile void *)(bytes + size),
+			__ATOMIC_ACQUIRE);
+		memcpy(copy + size, &word, sizeof(word));
+	}
 }
 
 static struct vb_rs_region native_region(const uint8_t *bytes)

@@ -109,7 +109,7 @@ void vb_rs_iomap_encode(const struct vb_rs_region *region, uint64_t offset, bool
 			uint8_t bytes[VB_RS_IOMAP_BYTES]);
 
 /* vb_rs_slot_decode, vb_rs_iomap_decode - from memory of ours, which the peer filled in our byte
- * order, and may change at any time: each byte is read once. */
+ * order, and may change at any time: each word is read once. Aligned to 8 bytes. */
 struct vb_rs_region vb_rs_slot_decode(const volatile uint8_t *bytes);
 struct vb_rs_region vb_rs_iomap_decode(const volatile uint8_t *bytes, uint64_t *offset);
 

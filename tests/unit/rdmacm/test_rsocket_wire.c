@@ -11,6 +11,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "../wire/golden.h"
 #include "rdmacm/rsocket_wire.h"
@@ -60,6 +62,7 @@ static void on_mad(struct end *end, const struct golden_packet *packet)
 static void on_message(struct end *from, const struct end *to, uint64_t address, uint32_t length,
 		       uint32_t message, const uint8_t *payload)
 {
+	uint64_t slot[VB_RS_SLOT_BYTES / 8];
 	struct vb_rs_region region;
 	uint8_t bytes[VB_RS_SLOT_BYTES];
 
@@ -78,7 +81,8 @@ static void on_message(struct end *from, const struct end *to, uint64_t address,
 		assert_int_equal(vb_rs_message_value(message), from->conn.credits);
 		assert_int_equal(address, to->conn.slots.address + VB_RS_SLOT_BYTES);
 		assert_int_equal(length, VB_RS_SLOT_BYTES);
-		region = vb_rs_slot_decode(payload);
+		memcpy(slot, payload, sizeof(slot));
+		region = vb_rs_slot_decode((const uint8_t *)slot);
 		assert_int_equal(region.address,
 				 from->conn.buffer.address + from->conn.buffer.length);
 		assert_int_equal(region.key, from->conn.buffer.key);
@@ -190,7 +194,7 @@ static void byte_orders(void **state)
 	static const uint8_t little[] = {8, 7, 6, 5, 4, 3, 2, 1, 12, 11, 10, 9, 16, 15, 14, 13};
 	static const uint8_t big[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 	struct vb_rs_region region = {0x0102030405060708, 0x090a0b0c, 0x0d0e0f10};
-	uint8_t bytes[VB_RS_IOMAP_BYTES];
+	_Alignas(8) uint8_t bytes[VB_RS_IOMAP_BYTES];
 	uint64_t offset;
 
 	vb_rs_slot_encode(&region, false, bytes);
@@ -293,13 +297,54 @@ static void ud_headers(void **state)
 	assert_int_equal(vb_rs_ud_decode(&back, bytes, 23), -EBADMSG);
 }
 
+#define LOOKS 3000000
+
+struct shared_slot {
+	uint64_t words[VB_RS_SLOT_BYTES / 8];
+	atomic_bool over;
+};
+
+/* A word at a time, as an RDMA WRITE lands. */
+static void *write_on(void *arg)
+{
+	struct shared_slot *slot = arg;
+
+	for (unsigned int i = 0; !atomic_load(&slot->over); i++)
+		__atomic_store_n(&slot->words[1], (i % 15 + 1) * 0x1111111111111111u,
+				 __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void a_length_is_not_read_in_halves(void **state)
+{
+	struct shared_slot slot = {.over = false};
+	pthread_t writer;
+
+	assert_int_equal(pthread_create(&writer, NULL, write_on, &slot), 0);
+	while (!__atomic_load_n(&slot.words[1], __ATOMIC_ACQUIRE))
+		; /* until it runs */
+	for (int i = 0; i < LOOKS; i++) {
+		struct vb_rs_region region = vb_rs_slot_decode((const uint8_t *)slot.words);
+
+		if (region.key == region.length && region.length % 0x11111111u == 0)
+			continue;
+		fail_msg("key %x, length %x", region.key, region.length);
+	}
+	atomic_store(&slot.over, true);
+	assert_int_equal(pthread_join(writer, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(genuine_conversation), cmocka_unit_test(messages),
-		cmocka_unit_test(bad_private_data),	cmocka_unit_test(byte_orders),
-		cmocka_unit_test(iomap_sizes),		cmocka_unit_test(udp_headers),
+		cmocka_unit_test(genuine_conversation),
+		cmocka_unit_test(messages),
+		cmocka_unit_test(bad_private_data),
+		cmocka_unit_test(byte_orders),
+		cmocka_unit_test(iomap_sizes),
+		cmocka_unit_test(udp_headers),
 		cmocka_unit_test(ud_headers),
+		cmocka_unit_test(a_length_is_not_read_in_halves),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
