@@ -10,7 +10,7 @@ set -eu
 
 build='gcc libc6-dev clang cmake make pkg-config libibverbs-dev librdmacm-dev libibumad-dev libisal-dev'
 tests='libcmocka-dev libclang-rt-14-dev python3 python3-pytest'
-run='ibverbs-utils rdmacm-utils perftest infiniband-diags iproute2 iperf3 procps util-linux'
+run='ibverbs-utils rdmacm-utils perftest infiniband-diags iproute2 iperf3 procps util-linux qperf fio tgt libiscsi-bin qemu-utils qemu-block-extra'
 interop='qemu-system-x86 busybox-static nftables ibverbs-providers'
 
 if [ "${1:-}" = --list ]; then
@@ -59,6 +59,11 @@ for package in $missing; do
 		break
 	fi
 done
+# tgt would start its daemon; a test starts its own.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ] && printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy; then
+	trap 'rm -f "$log" $policy' EXIT
+fi
 install="apt-get install -y -q --no-install-recommends$missing"
 if ! quietly "installing$missing" $install; then
 	quietly "that failed; fetching the package lists anew" apt-get update -q
