@@ -17,11 +17,12 @@ MB = 1 << 20
 
 
 @pytest.mark.parametrize("verb", ["write", "read", "send"])
-def test_fio(pair, verb):
+def test_fio(pair, verb, tmp_path):
     """With SEND the server gets what the client made, and compares its checksums."""
     port = hosts.free_port()
     # fio has a process for each job, which it ends itself when it is told to
-    common = ("timeout", 15, "fio", "--ioengine=rdma", f"--port={port}", "--bs=64k", "--size=4m")
+    common = ("timeout", "-k", 2, 15, "fio", f"--aux-path={tmp_path}", "--ioengine=rdma",
+              f"--port={port}", "--bs=64k", "--size=4m")
     if verb == "send":
         common += ("--verify=crc32c",)
     client = ("--name=client", f"--hostname={pair[0].reach}", f"--verb={verb}", "--rw=write", "--iodepth=16")
