@@ -296,7 +296,7 @@ static void check_empty(const struct vb_nic *nic)
 	VB_ASSERT(nic->qp_count == 0 && nic->mr_count == 0 && nic->pd_count == 0);
 	VB_ASSERT(nic->cq_count == 0 && nic->srq_count == 0 && nic->ah_count == 0);
 	VB_ASSERT(vb_list_is_empty(&nic->ready) && vb_list_is_empty(&nic->blocked));
-	VB_ASSERT(nic->timer_count == 0);
+	VB_ASSERT(nic->timers.count == 0);
 }
 
 static void destroy_objects(struct fuzz_side *side)

@@ -144,7 +144,7 @@ static void finish(struct vb_cm *cm)
 	vb_cm_table_finish(&cm->remote_qps);
 	vb_cm_table_finish(&cm->sidr_requests);
 	vb_cm_table_finish(&cm->services);
-	free(cm->timers);
+	vb_heap_finish(&cm->timers);
 	free(cm);
 }
 

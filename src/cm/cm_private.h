@@ -38,13 +38,13 @@
 #ifndef VB_CM_CM_PRIVATE_H
 #define VB_CM_CM_PRIVATE_H
 
+#include "base/heap.h"
 #include "base/list.h"
 #include "cm/cm.h"
 #include "cm/table.h"
 #include "wire/cm_message.h"
 
 #define VB_CM_NEVER UINT64_MAX
-#define VB_CM_NO_TIMER UINT32_MAX
 /* Connection objects at a time, those in timewait included; a REQ beyond is refused. */
 #define VB_CM_MAX_CONNECTIONS 65536u
 /* No time from a message or a program counts as longer than 4.096 us * 2^x: 137 seconds. */
@@ -106,8 +106,7 @@ struct vb_cm_conn {
 	struct vb_cm_path path;
 	struct vb_cm_entry by_local, by_remote, by_qpn; /* SIDR: by_remote in cm->sidr_requests */
 	struct vb_list link;				/* in cm->conns */
-	uint64_t deadline_ns;				/* VB_CM_NEVER: none */
-	uint32_t timer_index;				/* in cm->timers, or VB_CM_NO_TIMER */
+	struct vb_heap_item timer; /* in cm->timers, unless nothing happens by itself */
 	uint8_t sent[VB_MAD_BYTES];
 };
 
@@ -119,8 +118,8 @@ struct vb_cm {
 	uint32_t max_connections;
 	struct vb_cm_table local_ids, remote_ids, remote_qps, sidr_requests, services;
 	struct vb_list conns, listeners;
-	struct vb_cm_conn **timers; /* a heap with room for every connection */
-	uint32_t timer_count, timer_room, conn_count;
+	struct vb_heap timers; /* of connections; room for all that exist */
+	uint32_t conn_count;
 	struct vb_cm_counters counters;
 };
 
@@ -174,9 +173,11 @@ struct vb_cm_conn *vb_cm_find_remote_qp(struct vb_cm *cm, uint64_t guid, uint32_
 struct vb_cm_conn *vb_cm_find_sidr(struct vb_cm *cm, const struct vb_cm_rx *rx);
 
 /* timers.c */
-/* vb_cm_timer_room - before a connection is made: room for it. 0 or -ENOMEM. */
-int vb_cm_timer_room(struct vb_cm *cm);
 void vb_cm_timer_set(struct vb_cm_conn *conn, uint64_t deadline_ns);
+static inline uint64_t vb_cm_timer(const struct vb_cm_conn *conn)
+{
+	return vb_heap_holds(&conn->timer) ? conn->timer.key : VB_CM_NEVER;
+}
 /* vb_cm_ask_again - nobody listens there: true, and conn asks once more in a moment, or false when
  * it has asked often enough. */
 bool vb_cm_ask_again(struct vb_cm_conn *conn, uint64_t now_ns);

@@ -123,7 +123,8 @@ struct vb_cm_conn *vb_cm_conn_new(struct vb_cm *cm, void *user)
 	struct vb_cm_conn *conn;
 	uint32_t id;
 
-	if (cm->conn_count >= cm->max_connections || vb_cm_timer_room(cm))
+	if (cm->conn_count >= cm->max_connections ||
+	    vb_heap_reserve(&cm->timers, cm->conn_count + 1))
 		return NULL;
 	id = draw_id(cm);
 	conn = id ? calloc(1, sizeof(*conn)) : NULL;
@@ -133,8 +134,7 @@ struct vb_cm_conn *vb_cm_conn_new(struct vb_cm *cm, void *user)
 	conn->user = user;
 	conn->owned = true;
 	conn->local_id = id;
-	conn->timer_index = VB_CM_NO_TIMER;
-	conn->deadline_ns = VB_CM_NEVER;
+	vb_heap_item_init(&conn->timer);
 	conn->tid = (uint64_t)cm->ops.random(cm->env) << 32 | id;
 	vb_cm_table_add(&cm->local_ids, &conn->by_local, hash_local(cm, id));
 	vb_list_append(&cm->conns, &conn->link);

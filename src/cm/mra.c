@@ -74,6 +74,6 @@ void vb_cm_mra_take(struct vb_cm_conn *conn, const struct vb_cm_rx *rx)
 		conn->cm->counters.rx_unknown++;
 		return;
 	}
-	vb_cm_timer_set(conn, VB_MAX(conn->deadline_ns, until_ns));
+	vb_cm_timer_set(conn, VB_MAX(vb_cm_timer(conn), until_ns));
 	vb_cm_tell_plain(conn, VB_CM_MRA_RECEIVED, rx);
 }

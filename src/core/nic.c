@@ -50,7 +50,7 @@ void vb_nic_destroy(struct vb_nic *nic)
 	free(nic->mrs);
 	free(nic->rested);
 	free(nic->resting);
-	free(nic->timers);
+	vb_heap_finish(&nic->timers);
 	free(nic);
 }
 
@@ -66,26 +66,11 @@ struct vb_qp *vb_nic_find_qp(const struct vb_nic *nic, uint32_t qpn)
 	return index < 1u << VB_MAX_QP_BITS ? nic->qps[index] : NULL;
 }
 
-static int grow_timers(struct vb_nic *nic)
-{
-	uint32_t room = VB_MAX(64u, nic->timer_room * 2);
-	struct vb_qp **timers;
-
-	if (nic->qp_count < nic->timer_room)
-		return 0;
-	timers = realloc(nic->timers, room * sizeof(timers[0]));
-	if (!timers)
-		return -ENOMEM;
-	nic->timers = timers;
-	nic->timer_room = room;
-	return 0;
-}
-
 int vb_nic_add_qp(struct vb_nic *nic, struct vb_qp *qp)
 {
 	uint32_t index;
 
-	if (nic->qp_count >= VB_MAX_QP || grow_timers(nic) < 0)
+	if (nic->qp_count >= VB_MAX_QP || vb_heap_reserve(&nic->timers, nic->qp_count + 1) < 0)
 		return -ENOMEM;
 	do { /* at most three quarters of the numbers are taken: four draws on average at worst */
 		index = nic->ops.random(nic->env) & ((1u << VB_MAX_QP_BITS) - 1);
@@ -93,7 +78,7 @@ int vb_nic_add_qp(struct vb_nic *nic, struct vb_qp *qp)
 	nic->qps[index] = qp;
 	nic->qp_count++;
 	qp->qpn = nic->config.qpn_base + index;
-	qp->timer_index = VB_NO_TIMER;
+	vb_heap_item_init(&qp->timer);
 	vb_list_init(&qp->ready_link);
 	qp->blocked = false;
 	return 0;
@@ -117,7 +102,7 @@ void vb_nic_remove_qp(struct vb_nic *nic, struct vb_qp *qp)
 	rest(nic, qp_index(nic, qp->qpn));
 	nic->qp_count--;
 	vb_list_remove(&qp->ready_link);
-	vb_timers_remove(nic, qp);
+	vb_heap_remove(&nic->timers, &qp->timer);
 }
 
 void vb_nic_make_ready(struct vb_nic *nic, struct vb_qp *qp)
@@ -285,7 +270,7 @@ bool vb_nic_run(struct vb_nic *nic, uint64_t now_ns)
 	bool was_last = vb_list_is_empty(&nic->ready);
 
 	nic->now_ns = now_ns;
-	if (nic->timer_count > 0 && nic->timers[0]->timer_ns <= now_ns) {
+	if (vb_nic_deadline(nic) <= now_ns) {
 		expire_timers(nic, now_ns);
 		last = nic->ready.prev;
 		was_last = vb_list_is_empty(&nic->ready);
@@ -302,5 +287,7 @@ bool vb_nic_run(struct vb_nic *nic, uint64_t now_ns)
 
 uint64_t vb_nic_deadline(const struct vb_nic *nic)
 {
-	return nic->timer_count > 0 ? nic->timers[0]->timer_ns : VB_NEVER;
+	const struct vb_heap_item *first = vb_heap_first(&nic->timers);
+
+	return first ? first->key : VB_NEVER;
 }

@@ -21,6 +21,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "base/heap.h"
 #include "base/list.h"
 #include "core/ah.h"
 #include "core/cq.h"
@@ -130,14 +131,12 @@ struct vb_nic {
 	uint32_t qp_count, mr_count, pd_count, cq_count, srq_count, ah_count;
 	uint32_t next_pd_id;
 
-	struct vb_list groups;	 /* multicast, mcast.c */
+	struct vb_list groups; /* multicast, mcast.c */
 	uint32_t group_count;
 	struct vb_list ready;	 /* QPs that may have something to send */
 	struct vb_list blocked;	 /* QPs whose carrier had no room */
 	uint64_t paced_until_ns; /* UC and UD: when what was sent so far is taken as arrived */
-	struct vb_qp *
-		*timers; /* a binary heap by timer_ns; room for VB_MAX_QP, grown at QP creation */
-	uint32_t timer_count, timer_room;
+	struct vb_heap timers;	 /* of QPs; room for all that exist */
 };
 
 /* vb_nic_create - NULL with errno ENOMEM. ops and config are copied. */

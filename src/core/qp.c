@@ -193,9 +193,9 @@ static void check_places(const struct vb_qp *qp)
 
 	VB_ASSERT(vb_nic_find_qp(nic, qp->qpn) == qp);
 	VB_ASSERT(!qp->blocked || vb_list_is_linked(&qp->ready_link));
-	if (qp->timer_index != VB_NO_TIMER) {
-		VB_ASSERT(qp->timer_index < nic->timer_count);
-		VB_ASSERT(nic->timers[qp->timer_index] == qp);
+	if (vb_heap_holds(&qp->timer)) {
+		VB_ASSERT(qp->timer.index < nic->timers.count);
+		VB_ASSERT(nic->timers.items[qp->timer.index] == &qp->timer);
 	}
 }
 

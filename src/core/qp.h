@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/heap.h"
 #include "base/list.h"
 #include "core/ah.h"
 #include "core/cq.h"
@@ -256,11 +257,8 @@ struct vb_qp {
 
 	struct vb_list ready_link; /* in nic->ready: it may have something to send */
 	bool blocked;		   /* the carrier had no room; in nic->blocked instead of ready */
-	uint32_t timer_index;	   /* place in the NIC's timer heap, VB_NO_TIMER when not in */
-	uint64_t timer_ns;	   /* the heap's key: never later than the QP's real deadline */
+	struct vb_heap_item timer; /* in the NIC's heap: never later than the QP's real deadline */
 };
-
-#define VB_NO_TIMER UINT32_MAX
 
 struct vb_qp_init {
 	enum vb_qp_type type;

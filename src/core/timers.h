@@ -5,8 +5,6 @@
 
 #include "core/nic.h"
 
-/* vb_timers_remove - takes the QP out, if it is in. */
-void vb_timers_remove(struct vb_nic *nic, struct vb_qp *qp);
 /* vb_timers_pop - takes out and returns a QP whose key is due, or NULL. */
 struct vb_qp *vb_timers_pop(struct vb_nic *nic, uint64_t now_ns);
 
