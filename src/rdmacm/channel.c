@@ -20,6 +20,8 @@
 
 #include "rdmacm/cma.h"
 
+#define GRAVES 16u
+
 pthread_mutex_t vb_cma_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t acknowledged = PTHREAD_COND_INITIALIZER;
 
@@ -38,15 +40,26 @@ struct vb_channel *vb_channel_create(void)
 	return channel;
 }
 
+/* The memory of the channels destroyed last stays for a while: see vb_channel_destroy(). */
+static struct vb_channel *graves[GRAVES];
+static unsigned int graves_dug;
+
 static void finish(struct vb_channel *channel)
 {
+	struct vb_channel **grave;
+
 	close(channel->pub.fd);
-	free(channel);
+	pthread_mutex_lock(&vb_cma_lock);
+	grave = &graves[graves_dug++ % GRAVES];
+	free(*grave);
+	*grave = channel;
+	pthread_mutex_unlock(&vb_cma_lock);
 }
 
 /* Programs destroy a channel while a thread of theirs waits for its events (rping's does), and end
  * soon afterwards. With the kernel's channels that thread waits on; here it must neither find the
- * descriptor closed, nor another one under its number. */
+ * descriptor closed, nor another one under its number. And it may just have handled an event and
+ * come back for the next a moment after: it then waits as well. */
 void vb_channel_destroy(struct vb_channel *channel)
 {
 	struct vb_list *link;
@@ -56,17 +69,26 @@ void vb_channel_destroy(struct vb_channel *channel)
 	while ((link = vb_list_pop(&channel->events)))
 		free(vb_list_entry(link, struct vb_id_event, link));
 	channel->destroyed = true;
+	channel->destroyer = pthread_self();
 	busy = channel->takers > 0;
 	pthread_mutex_unlock(&vb_cma_lock);
 	if (!busy)
 		finish(channel);
 }
 
-static void enter(struct vb_channel *channel)
+/* enter - false: the channel is gone, and it was this thread that destroyed it. */
+static bool enter(struct vb_channel *channel)
 {
+	bool destroyed, here;
+
 	pthread_mutex_lock(&vb_cma_lock);
-	channel->takers++;
+	destroyed = channel->destroyed;
+	here = destroyed && pthread_equal(channel->destroyer, pthread_self());
+	channel->takers += !destroyed;
 	pthread_mutex_unlock(&vb_cma_lock);
+	while (destroyed && !here)
+		pause(); /* until the process ends, or the thread is cancelled */
+	return !destroyed;
 }
 
 /* Also where the thread is cancelled while it waits. */
@@ -255,7 +277,8 @@ int rdma_get_cm_event(struct rdma_event_channel *pub, struct rdma_cm_event **out
 
 	if (!out)
 		return vb_cma_result(-EINVAL);
-	enter(channel);
+	if (!enter(channel))
+		return vb_cma_result(-EBADF);
 	pthread_cleanup_push(leave, channel);
 	event = get(channel);
 	error = errno;

@@ -85,6 +85,7 @@ struct vb_channel {
 	uint32_t debt;		       /* tokens that a taker holds for events that vanished */
 	uint32_t takers;	       /* threads inside rdma_get_cm_event() */
 	bool destroyed;		       /* the last taker ends it */
+	pthread_t destroyer;
 };
 
 enum vb_id_state {

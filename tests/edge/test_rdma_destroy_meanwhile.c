@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A program gives up a connection, queue pair first, while another thread of it takes the events:
  * that thread may be moving the queue pair for the peer's answer. */
+#define _GNU_SOURCE
 #include "rdma.h"
 
 #include <poll.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #define ROUNDS 300
 #define ANSWER_MS 20000
@@ -72,10 +74,68 @@ static void an_answer_that_is_being_taken(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
+struct latecomer {
+	struct rdma_event_channel *channel;
+	pthread_barrier_t destroyed;
+	_Atomic pid_t tid;
+};
+
+static void *come_late(void *arg)
+{
+	struct latecomer *late = arg;
+	struct rdma_cm_event *event;
+
+	pthread_barrier_wait(&late->destroyed);
+	late->tid = gettid();
+	rdma_get_cm_event(late->channel, &event);
+	return NULL;
+}
+
+static bool sleeps(pid_t tid)
+{
+	char path[64], state = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	file = fopen(path, "r");
+	if (!file)
+		return false;
+	if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	fclose(file);
+	return state == 'S';
+}
+
+/* rping's thread handles DISCONNECTED and comes back for the next event, while the main thread has
+ * destroyed the channel and is about to end the process: no error may be seen meanwhile. */
+static void a_channel_that_is_gone(void **state)
+{
+	struct latecomer late = {.channel = rdma_create_event_channel()};
+	struct rdma_cm_event *event;
+	pthread_t thread;
+	void *result;
+
+	assert_non_null(late.channel);
+	assert_int_equal(pthread_barrier_init(&late.destroyed, NULL, 2), 0);
+	assert_int_equal(pthread_create(&thread, NULL, come_late, &late), 0);
+	rdma_destroy_event_channel(late.channel);
+	pthread_barrier_wait(&late.destroyed);
+	while (!late.tid || !sleeps(late.tid))
+		;
+	assert_int_equal(pthread_cancel(thread), 0);
+	assert_int_equal(pthread_join(thread, &result), 0);
+	assert_ptr_equal(result, PTHREAD_CANCELED);
+	/* who destroyed it himself is told */
+	assert_int_equal(rdma_get_cm_event(late.channel, &event), -1);
+	assert_int_equal(errno, EBADF);
+	pthread_barrier_destroy(&late.destroyed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_answer_that_is_being_taken),
+		cmocka_unit_test(a_channel_that_is_gone),
 	};
 
 	rdma_hosts();

@@ -33,22 +33,44 @@ def pingpong(pair, program, iterations, mtu=1024, size=4096, gid=1, how="-e"):
         check_pingpong(output, iterations, size)
 
 
+LAST_ACK_LOST_AT_MOST = 3  # runs in a row; once is one in some hundred
+
+
 def pingpong_with_loss(pair, program, iterations, mtu, size):
     """Who has everything ends, and with him his queue pair. When his last ACK was lost, the other can only
-    find that nobody answers; but he too had everything then."""
+    find that nobody answers; but he too had everything then. Soft-RoCE never finds it (a retry_cnt of 7
+    is for ever there): then the run says nothing, and there is another."""
+    for _ in range(LAST_ACK_LOST_AT_MOST):
+        if try_pingpong_with_loss(pair, program, iterations, mtu, size):
+            return
+    raise AssertionError(f"{program}: a peer was left waiting {LAST_ACK_LOST_AT_MOST} times")
+
+
+def wait_for_all(sides):
+    """{side: exit status}, None: it did not end, although another one did, well."""
+    ended = {}
+    for side in sides:
+        try:
+            ended[side] = side.wait()
+        except hosts.Failed:
+            ended[side] = None
+    assert 0 in ended.values(), "\n---\n".join(side.output() for side in sides)
+    return ended
+
+
+def try_pingpong_with_loss(pair, program, iterations, mtu, size):
     port = hosts.free_port()
     arguments = (program, "-p", port, *pingpong_arguments(program, iterations, mtu, size, 1, "-e"))
     with pair[0].start(*arguments) as server:
         server.wait_listening(port)
         with pair[1].start(*arguments, pair[0].reach) as client:
-            ended = {side: side.wait() for side in (client, server)}
-            well = [side for side in ended if ended[side] == 0]
-            assert well, f"{client.output()}\n--- the server:\n{server.output()}"
-            for side in ended:
-                if side in well:
+            ended = wait_for_all((client, server))
+            for side, status in ended.items():
+                if status == 0:
                     check_pingpong(side.output(), iterations, size)
-                else:
+                elif status is not None:
                     assert "transport retry counter exceeded" in side.output(), side.output()
+            return None not in ended.values()
 
 
 def perftest(pair, program, kind, size, mtu, iterations=10):

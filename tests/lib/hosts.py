@@ -359,5 +359,6 @@ def perftest_rows(output):
         if "#bytes" in line:
             inside = True
         elif inside and re.match(r"^\s*\d", line):
-            rows.append([float(word) for word in line.split()])
+            # what goes to standard error may stand behind the last number
+            rows.append([float(word) for word in re.match(r"[\d.\s]+", line)[0].split()])
     return rows
