@@ -34,17 +34,21 @@ def pair(request, network, guest):
     return both if request.param == "guest-serves" else both[::-1]
 
 
-failed_once = []
+MORE_TRIES = 2
+failed_before = []
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item, nextitem):
-    """What fails is tried once more, and named at the end with what it said: packets are lost at random
+    """What fails is tried again, and named at the end with what it said: packets are lost at random
     here, in a guest whose one processor is emulated, so that a peer's own limits are met now and then."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    if any(report.failed for report in reports):
-        failed_once.extend(report for report in reports if report.failed)
+    for _ in range(MORE_TRIES):
+        failures = [report for report in reports if report.failed]
+        if not failures:
+            break
+        failed_before.extend(failures)
         item._initrequest()
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
     for report in reports:
@@ -54,6 +58,6 @@ def pytest_runtest_protocol(item, nextitem):
 
 
 def pytest_terminal_summary(terminalreporter):
-    for report in failed_once:
-        terminalreporter.section(f"failed once: {report.nodeid}")
+    for report in failed_before:
+        terminalreporter.section(f"failed before: {report.nodeid}")
         terminalreporter.write_line(report.longreprtext)
