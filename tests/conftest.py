@@ -22,14 +22,26 @@ def loopback():
     return tuple(hosts.Host(address) for address in hosts.loopback_pair())
 
 
-@pytest.fixture(scope="session")
-def veth():
+def make_veth():
+    """Skips where the machine forbids network namespaces to root and to ordinary users alike, as some
+    containers do: then there is no pair of interfaces to test on. hosts.Veth says what was forbidden."""
     try:
         pair = hosts.Veth()
     except OSError as reason:
-        pytest.skip(f"not run: {reason}")
+        pytest.skip(f"not run, for want of a network namespace: {reason}")
     yield pair
     pair.close()
+
+
+@pytest.fixture(scope="session")
+def veth():
+    yield from make_veth()
+
+
+@pytest.fixture
+def own_veth():
+    """For a test that changes the interfaces: taking one down loses its IPv6 addresses."""
+    yield from make_veth()
 
 
 @pytest.fixture(params=hosts.TOPOLOGIES, scope="session")

@@ -33,7 +33,7 @@ static void need_namespace(void)
 	if (have_namespace)
 		return;
 	print_message("no network namespace of our own can be had here\n");
-	skip();
+	skip(); /* nothing of ours: the system forbids namespaces, see above */
 }
 
 static bool write_file(const char *path, const char *text)
