@@ -101,26 +101,13 @@ int umad_get_cas_names(char cas[][UMAD_CA_NAME_LEN], int max)
 
 /* --- ports ------------------------------------------------------------------------------- */
 
-static unsigned int physical_state(enum vb_port_state state)
-{
-	switch (state) {
-	case VB_PORT_UP:
-		return VB_PHYS_LINK_UP;
-	case VB_PORT_POLLING:
-		return VB_PHYS_POLLING;
-	case VB_PORT_DISABLED:
-		break;
-	}
-	return VB_PHYS_DISABLED;
-}
-
 void vb_umad_describe_port(struct vb_device *device, enum vb_port_state state, umad_port_t *port)
 {
 	*port = (umad_port_t){
 		.portnum = VB_UMAD_PORT,
 		.base_lid = device->lid,
 		.state = state == VB_PORT_UP ? STATE_ACTIVE : STATE_DOWN,
-		.phys_state = physical_state(state),
+		.phys_state = vb_physical_state(state),
 		.rate = VB_PORT_GBPS,
 		.capmask = htobe32(CAPABILITY_CM | CAPABILITY_IP_GIDS),
 		.link_layer = "Ethernet",

@@ -93,19 +93,6 @@ int vb_face_query_rt_values(struct ibv_context *context, struct ibv_values_ex *v
 	return 0;
 }
 
-static uint8_t physical_state(enum vb_port_state state)
-{
-	switch (state) {
-	case VB_PORT_UP:
-		return VB_PHYS_LINK_UP;
-	case VB_PORT_POLLING:
-		return VB_PHYS_POLLING;
-	case VB_PORT_DISABLED:
-		break;
-	}
-	return VB_PHYS_DISABLED;
-}
-
 int vb_face_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
 		       size_t size)
 {
@@ -132,7 +119,7 @@ int vb_face_query_port(struct ibv_context *context, uint8_t port, struct ibv_por
 		return EINVAL;
 	state = engine ? vb_engine_port(engine) : VB_PORT_DISABLED; /* none once closed */
 	all.state = state == VB_PORT_UP ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-	all.phys_state = physical_state(state);
+	all.phys_state = vb_physical_state(state);
 	memset(attr, 0, size);
 	memcpy(attr, &all, VB_MIN(size, sizeof(all)));
 	return 0;
