@@ -33,6 +33,8 @@ enum vb_status {
 	VB_WC_RNR_RETRY_EXC_ERR = 13,
 	VB_WC_FATAL_ERR = 19,
 	VB_WC_GENERAL_ERR = 21,
+	VB_WC_TM_ERR = 22,
+	VB_WC_TM_RNDV_INCOMPLETE = 23,
 };
 
 /* enum vb_wc_opcode - numerically equal to enum ibv_wc_opcode. */
@@ -44,12 +46,20 @@ enum vb_wc_opcode {
 	VB_WC_FETCH_ADD = 4,
 	VB_WC_RECV = 1 << 7,
 	VB_WC_RECV_RDMA_WITH_IMM,
+	VB_WC_TM_ADD,
+	VB_WC_TM_DEL,
+	VB_WC_TM_SYNC,
+	VB_WC_TM_RECV,
+	VB_WC_TM_NO_TAG,
 };
 
 /* numerically equal to enum ibv_wc_flags */
 enum vb_wc_flags {
 	VB_WC_GRH = 1 << 0,
 	VB_WC_WITH_IMM = 1 << 1,
+	VB_WC_TM_SYNC_REQ = 1 << 4,
+	VB_WC_TM_MATCH = 1 << 5,
+	VB_WC_TM_DATA_VALID = 1 << 6,
 };
 
 struct vb_cqe {
@@ -58,15 +68,19 @@ struct vb_cqe {
 	uint32_t qpn;
 	uint32_t src_qpn; /* UD receive */
 	uint32_t byte_len;
-	uint32_t imm;		 /* value of the big-endian field, host order */
-	uint32_t sq_slots_until; /* send queue: the consumer index after this request */
-	uint16_t vendor_err;	 /* enum vb_check */
-	uint8_t status;		 /* enum vb_status */
-	uint8_t opcode;		 /* enum vb_wc_opcode */
+	uint32_t imm; /* value of the big-endian field, host order */
+	union {
+		uint32_t sq_slots_until; /* send queue: the consumer index after this request */
+		uint32_t tm_priv;	 /* TM_MATCH: the program's own part of the header */
+	};
+	uint16_t vendor_err; /* enum vb_check */
+	uint8_t status;	     /* enum vb_status */
+	uint8_t opcode;	     /* enum vb_wc_opcode */
 	uint8_t wc_flags;
 	bool is_send; /* completes a request of the send queue */
 	bool solicited;
 	uint64_t time_ns; /* engine time of the completion */
+	uint64_t tm_tag;  /* TM_MATCH */
 };
 
 enum vb_cq_arm {

@@ -45,6 +45,11 @@ void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct v
 	if (qp->req.sq_assigned == qp->sq_una)
 		qp->req.sq_assigned++;
 	qp->sq_una++;
+	if (w->own) {
+		qp->sq_free = qp->sq_una;
+		vb_tm_sent(qp, w, status, reason);
+		return;
+	}
 	if (status != VB_WC_SUCCESS || (w->flags & VB_SEND_SIGNALED)) {
 		const struct vb_cqe cqe = {
 			.wr_id = w->wr_id,
@@ -64,8 +69,13 @@ void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct v
 	vb_ah_put(ah);
 }
 
-static void push_recv(struct vb_qp *qp, const struct vb_recv_wqe *recv, const struct vb_cqe *facts,
-		      const struct vb_reason *reason)
+static struct vb_cq *recv_cq_of(const struct vb_qp *qp)
+{
+	return qp->srq && qp->srq->cq ? qp->srq->cq : qp->recv_cq;
+}
+
+void vb_qp_push_recv(struct vb_qp *qp, const struct vb_recv_wqe *recv, const struct vb_cqe *facts,
+		     const struct vb_reason *reason)
 {
 	struct vb_cqe cqe = *facts;
 
@@ -74,7 +84,7 @@ static void push_recv(struct vb_qp *qp, const struct vb_recv_wqe *recv, const st
 	cqe.qpn = qp->qpn;
 	cqe.vendor_err = reason ? (uint16_t)reason->check : VB_CHECK_NONE;
 	cqe.time_ns = qp->nic->now_ns;
-	vb_cq_push(qp->recv_cq, &cqe, reason);
+	vb_cq_push(recv_cq_of(qp), &cqe, reason);
 }
 
 void vb_qp_complete_recv(struct vb_qp *qp, enum vb_wc_opcode opcode, uint32_t byte_len,
@@ -94,7 +104,7 @@ void vb_qp_complete_recv(struct vb_qp *qp, enum vb_wc_opcode opcode, uint32_t by
 
 	VB_ASSERT(qp->resp.recv_held);
 	qp->resp.recv_held = false;
-	push_recv(qp, &qp->resp.recv, &facts, NULL);
+	vb_qp_push_recv(qp, &qp->resp.recv, &facts, NULL);
 }
 
 static void fail_held_recv(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason)
@@ -102,7 +112,7 @@ static void fail_held_recv(struct vb_qp *qp, enum vb_status status, const struct
 	const struct vb_cqe facts = {.status = (uint8_t)status, .opcode = VB_WC_RECV};
 
 	qp->resp.recv_held = false;
-	push_recv(qp, &qp->resp.recv, &facts, reason);
+	vb_qp_push_recv(qp, &qp->resp.recv, &facts, reason);
 }
 
 void vb_qp_fail_send(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason)
@@ -147,7 +157,7 @@ void vb_qp_flush(struct vb_qp *qp)
 	if (qp->resp.recv_held)
 		fail_held_recv(qp, VB_WC_WR_FLUSH_ERR, &flushed);
 	while (!qp->srq && vb_rq_take(&qp->rq, &qp->resp.recv))
-		push_recv(qp, &qp->resp.recv, &facts, &flushed);
+		vb_qp_push_recv(qp, &qp->resp.recv, &facts, &flushed);
 	qp->resp.message = VB_MSG_NONE;
 	if (!qp->resp.last_words) {
 		qp->resp.ack_pending = false;
@@ -170,6 +180,8 @@ void vb_qp_forget(struct vb_qp *qp)
 	vb_cq_forget_qp(qp->send_cq, qp);
 	if (qp->recv_cq != qp->send_cq)
 		vb_cq_forget_qp(qp->recv_cq, qp);
+	if (qp->srq && qp->srq->cq)
+		vb_cq_forget_qp(qp->srq->cq, qp);
 	vb_list_remove(&qp->ready_link);
 	qp->blocked = false;
 }

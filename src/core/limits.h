@@ -25,6 +25,10 @@
 #define VB_MAX_MESSAGE (1u << 31) /* bytes */
 #define VB_MAX_PATH_MTU 4096u	  /* bytes */
 #define VB_PKEY_TABLE 1u
+#define VB_MAX_TM_TAGS 1024u /* tagged buffers of one SRQ */
+#define VB_MAX_TM_OPS 1024u  /* list operations under way: they are carried out at once */
+#define VB_MAX_TM_SGE 16u
+#define VB_TM_RNDV_BYTES 64u	/* the longest rendezvous message that is matched */
 #define VB_MAX_MCAST_GROUPS 64u /* multicast groups that a NIC is in; each costs a socket */
 #define VB_MAX_MCAST_QPS 1024u	/* queue pairs attached to one of them */
 

@@ -41,6 +41,9 @@ static bool init_is_valid(const struct vb_qp_init *init)
 		return false;
 	if (init->srq && init->type == VB_QPT_UC) /* ibv_create_qp(3) */
 		return false;
+	/* Tag matching is for RC, and takes the send queue for itself. */
+	if (init->srq && init->srq->tm && (init->type != VB_QPT_RC || cap->max_send_wr))
+		return false;
 	if (cap->max_send_wr > VB_MAX_QP_WR || cap->max_send_sge > VB_MAX_SGE ||
 	    cap->max_inline_data > VB_MAX_INLINE)
 		return false;
@@ -55,6 +58,8 @@ static struct vb_qp_cap choose_cap(const struct vb_qp_init *init)
 {
 	struct vb_qp_cap cap = init->cap;
 
+	if (init->srq && init->srq->tm)
+		return (struct vb_qp_cap){0};
 	cap.max_send_wr = VB_MAX(cap.max_send_wr, 1u);
 	cap.max_send_sge = VB_MAX(cap.max_send_sge, 1u);
 	cap.max_inline_data = VB_MAX(cap.max_inline_data, cap.max_send_sge * SGE_BYTES);
@@ -65,9 +70,21 @@ static struct vb_qp_cap choose_cap(const struct vb_qp_init *init)
 	return cap;
 }
 
+/* What the send queue must have room for. */
+static struct vb_qp_cap send_room(const struct vb_qp *qp)
+{
+	if (!qp->srq || !qp->srq->tm)
+		return qp->cap;
+	return (struct vb_qp_cap){
+		.max_send_wr = VB_TM_SENDS,
+		.max_send_sge = VB_MAX_TM_SGE,
+		.max_inline_data = VB_TM_HEADERS_BYTES,
+	};
+}
+
 static int alloc_send_queue(struct vb_qp *qp)
 {
-	const struct vb_qp_cap *cap = &qp->cap;
+	const struct vb_qp_cap room = send_room(qp), *cap = &room;
 	size_t places;
 
 	qp->sq_mask = vb_ring_mask(cap->max_send_wr);
@@ -88,6 +105,8 @@ static int alloc_receive_queue(struct vb_qp *qp)
 {
 	uint32_t sges = VB_MAX(qp->srq ? qp->srq->rq.max_sge : qp->cap.max_recv_sge, 1u);
 
+	if (qp->srq && qp->srq->tm)
+		sges = VB_MAX(sges, VB_MAX_TM_SGE);
 	qp->recv_sges = calloc(sges, sizeof(*qp->recv_sges));
 	if (!qp->recv_sges)
 		return -ENOMEM;
@@ -205,7 +224,7 @@ static void check_queues(const struct vb_qp *qp)
 
 	/* sq_free <= sq_una <= sq_next <= sq_head, and no more than was promised between the ends.
 	 */
-	VB_ASSERT(used <= qp->cap.max_send_wr);
+	VB_ASSERT(used <= send_room(qp).max_send_wr);
 	VB_ASSERT(qp->sq_una - qp->sq_free <= used);
 	VB_ASSERT(qp->sq_next - qp->sq_una <= qp->sq_head - qp->sq_una);
 	VB_ASSERT(qp->sq_head - qp->sq_una <= used);

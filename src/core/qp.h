@@ -31,6 +31,7 @@
 #include "core/mr.h"
 #include "core/reason.h"
 #include "core/rq.h"
+#include "core/tm.h"
 
 struct vb_nic;
 
@@ -150,6 +151,7 @@ struct vb_send_wqe {
 	bool by_packets;     /* direct access was refused: send it as packets */
 	bool status_known;   /* failed at post time or locally: completes with status in its turn */
 	uint8_t status;	     /* enum vb_status, when status_known */
+	bool own;	     /* the NIC's own request: the program hears nothing of it */
 	struct vb_sge *sges; /* max_send_sge of them, in the queue's memory */
 	uint8_t *inline_data; /* max_inline_data bytes, in the queue's memory */
 };
@@ -194,8 +196,9 @@ struct vb_responder {
 	bool recv_held;	   /* recv holds a request taken for the message under way */
 	bool comm_est;	   /* the event was raised */
 	struct vb_recv_wqe recv;
-	uint32_t received; /* bytes of the message so far */
-	uint64_t va;	   /* WRITE: next address */
+	struct vb_tm_message tm; /* on an SRQ of tag matching: what the SEND under way is */
+	uint32_t received;	 /* bytes of the message so far */
+	uint64_t va;		 /* WRITE: next address */
 	uint32_t rkey;
 	uint32_t write_left, write_total;
 	/* answers: a ring of the latest READs and atomics */

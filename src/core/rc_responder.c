@@ -144,10 +144,17 @@ static enum verdict judge_read_or_atomic(const struct vb_qp *qp, const struct vb
 	return ACCESS_ERROR;
 }
 
+static bool take_recv(struct vb_qp *qp, uint16_t flags, const uint8_t *payload, uint32_t bytes)
+{
+	if (qp->srq && qp->srq->tm && (flags & VB_IS_SEND))
+		return vb_tm_take(qp, payload, bytes, flags & VB_IS_LAST);
+	return vb_qp_take_recv(qp);
+}
+
 /* judge - what becomes of a request with the expected PSN. Takes a receive request when the packet
  * needs one (that is why qp is not const); changes nothing else. */
-static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, uint32_t bytes,
-			  struct vb_reason *reason)
+static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
+			  uint32_t bytes, struct vb_reason *reason)
 {
 	const uint16_t flags = vb_opcode_table[h->opcode].flags;
 	const uint32_t right = right_needed(h, flags);
@@ -161,12 +168,14 @@ static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, uint32_t
 	if (right & ~qp->attr.access_flags)
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_NOT_ENABLED, h->opcode,
 			      qp->attr.access_flags, 0);
-	if (needs_recv(qp, flags) && !vb_qp_take_recv(qp))
+	if (needs_recv(qp, flags) && !take_recv(qp, flags, payload, bytes))
 		return RNR;
 	if (flags & VB_IS_SEND) {
-		if (qp->resp.received + bytes > qp->resp.recv.length)
-			return refuse(reason, TOO_LONG, VB_CHECK_RECV_TOO_SHORT,
-				      qp->resp.received + bytes, qp->resp.recv.length, 0);
+		const uint32_t end = qp->resp.received + bytes - qp->resp.tm.skip;
+
+		if (end > qp->resp.recv.length)
+			return refuse(reason, TOO_LONG, VB_CHECK_RECV_TOO_SHORT, end,
+				      qp->resp.recv.length, 0);
 		return ACCEPT;
 	}
 	if (flags & VB_IS_WRITE)
@@ -232,7 +241,11 @@ static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint16_t fl
 		       const uint8_t *payload, uint32_t bytes, struct vb_reason *reason)
 {
 	struct vb_responder *resp = &qp->resp;
+	const bool tagged = qp->srq && qp->srq->tm, first = flags & VB_IS_FIRST;
 
+	payload += resp->tm.skip;
+	bytes -= resp->tm.skip;
+	resp->tm.skip = 0;
 	if (!vb_scatter_recv(qp, resp->received, payload, bytes, reason))
 		return false;
 	resp->message = VB_MSG_SEND;
@@ -242,7 +255,12 @@ static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint16_t fl
 		const uint32_t total = resp->received;
 
 		end_message(qp);
-		vb_qp_complete_recv(qp, VB_WC_RECV, total, h);
+		if (tagged)
+			vb_tm_complete(qp, h, total, first);
+		else
+			vb_qp_complete_recv(qp, VB_WC_RECV, total, h);
+	} else if (tagged && first) {
+		vb_tm_begun(qp);
 	}
 	return true;
 }
@@ -452,7 +470,7 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 		resp->seq_nak_sent = true;
 		return;
 	}
-	switch (judge(qp, h, bytes, &reason)) {
+	switch (judge(qp, h, payload, bytes, &reason)) {
 	case ACCEPT:
 		apply(qp, h, payload, bytes, &reason);
 		break;

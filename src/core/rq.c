@@ -13,6 +13,7 @@
 #include "base/ring.h"
 #include "core/nic.h"
 #include "core/qp.h"
+#include "core/tm.h"
 
 int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
 {
@@ -129,6 +130,7 @@ int vb_srq_destroy(struct vb_srq *srq)
 		return 0;
 	if (srq->users)
 		return -EBUSY;
+	vb_tm_finish(srq);
 	vb_rq_finish(&srq->rq);
 	srq->nic->srq_count--;
 	srq->pd->users--;

@@ -16,8 +16,10 @@
 #include "base/list.h"
 #include "core/limits.h"
 
+struct vb_cq;
 struct vb_nic;
 struct vb_pd;
+struct vb_tm;
 
 /* struct vb_sge - same layout as struct ibv_sge. */
 struct vb_sge {
@@ -55,6 +57,8 @@ struct vb_srq {
 	struct vb_rq rq;
 	uint32_t limit;	    /* 0: not armed (IBTA 10.2.9.1) */
 	uint32_t users;	    /* QPs attached */
+	struct vb_cq *cq;   /* its receives complete there; NULL: into each QP's own */
+	struct vb_tm *tm;   /* tag matching; NULL: none */
 	struct vb_list qps; /* their srq_link: those that may wait in RNR, none today */
 };
 

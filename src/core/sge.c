@@ -32,6 +32,12 @@ static bool find_piece(const struct vb_qp *qp, const struct vb_pd *pd, const str
 	return piece->at;
 }
 
+/* The keys of a send request are the QP's; what tag matching READs goes into the SRQ's buffers. */
+static const struct vb_pd *send_pd(const struct vb_qp *qp)
+{
+	return qp->srq && qp->srq->tm ? qp->srq->pd : qp->pd;
+}
+
 int vb_gather(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge, uint32_t offset,
 	      uint32_t length, uint32_t rights, struct iovec *out, struct vb_reason *reason)
 {
@@ -43,7 +49,7 @@ int vb_gather(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sg
 			offset -= sges[i].length;
 			continue;
 		}
-		if (!find_piece(qp, qp->pd, &sges[i], offset, length, rights, &piece, reason))
+		if (!find_piece(qp, send_pd(qp), &sges[i], offset, length, rights, &piece, reason))
 			return -1;
 		out[parts++] = (struct iovec){piece.at, piece.length};
 		length -= piece.length;
@@ -95,7 +101,7 @@ static bool scatter(const struct vb_qp *qp, const struct vb_pd *pd, const struct
 bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge,
 		uint32_t offset, const uint8_t *data, uint32_t length, struct vb_reason *reason)
 {
-	return scatter(qp, qp->pd, sges, num_sge, offset, data, length, reason);
+	return scatter(qp, send_pd(qp), sges, num_sge, offset, data, length, reason);
 }
 
 bool vb_scatter_recv(const struct vb_qp *qp, uint32_t offset, const uint8_t *data, uint32_t length,

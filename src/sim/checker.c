@@ -179,6 +179,8 @@ static void check_cause(struct vb_end *end, const struct vb_op *op, uint32_t ind
 	case VB_WC_REM_OP_ERR:
 	case VB_WC_FATAL_ERR:
 	case VB_WC_GENERAL_ERR:
+	case VB_WC_TM_ERR:
+	case VB_WC_TM_RNDV_INCOMPLETE:
 	default:
 		right = false;
 		break;

@@ -75,6 +75,7 @@ static void fill_tables(struct verbs_context *verbs)
 	verbs->create_cq_ex = vb_face_create_cq_ex;
 	verbs->create_qp_ex = vb_face_create_qp_ex;
 	verbs->create_srq_ex = vb_face_create_srq_ex;
+	verbs->post_srq_ops = vb_face_post_srq_ops;
 }
 
 static struct vb_face_context *make_context(struct ibv_device *device)

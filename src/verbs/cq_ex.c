@@ -14,7 +14,7 @@
 
 #define VB_WC_FLAGS                                                                                \
 	(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |                             \
-	 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+	 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_TM_INFO)
 
 static inline struct vb_cqe *current(struct ibv_cq_ex *ex)
 {
@@ -92,6 +92,16 @@ static uint8_t read_zero(struct ibv_cq_ex *ex)
 	return 0;
 }
 
+/* Of a completion that tells of a match; zeros otherwise. */
+static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
+{
+	const struct vb_cqe *cqe = current(ex);
+	const bool match = cqe->opcode == VB_WC_TM_RECV && cqe->wc_flags & VB_WC_TM_MATCH;
+
+	info->tag = match ? cqe->tm_tag : 0;
+	info->priv = match ? cqe->tm_priv : 0;
+}
+
 static uint64_t read_completion_ts(struct ibv_cq_ex *ex)
 {
 	return current(ex)->time_ns;
@@ -140,6 +150,7 @@ struct ibv_cq_ex *vb_face_create_cq_ex(struct ibv_context *context,
 	cq->ex.read_sl = read_zero;
 	cq->ex.read_dlid_path_bits = read_zero;
 	cq->ex.read_completion_ts = read_completion_ts;
+	cq->ex.read_tm_info = read_tm_info;
 	cq->ex.read_completion_wallclock_ns = read_wallclock_ns;
 	return &cq->ex;
 }

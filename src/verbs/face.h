@@ -219,6 +219,19 @@ int vb_face_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv
 int vb_face_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 struct ibv_srq *vb_face_create_srq_ex(struct ibv_context *context,
 				      struct ibv_srq_init_attr_ex *attr);
+/* What an SRQ of another type has beyond a basic one. */
+struct vb_srq_more {
+	struct vb_cq *cq;
+	uint32_t max_num_tags; /* 0: no tag matching */
+};
+/* vb_face_srq_create - NULL with errno; attr returns what was given. */
+struct ibv_srq *vb_face_srq_create(struct ibv_pd *pd, void *user, struct ibv_srq_attr *attr,
+				   const struct vb_srq_more *more);
+
+/* --- tm.c: tag matching ------------------------------------------------------------------ */
+struct ibv_srq *vb_face_create_tm_srq(struct ibv_srq_init_attr_ex *attr);
+int vb_face_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad);
+extern const struct ibv_tm_caps vb_face_tm_caps;
 
 /* --- ah.c -------------------------------------------------------------------------------- */
 void vb_face_ah_attr_to_core(const struct vb_device *host, const struct ibv_ah_attr *from,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* srq.c - shared receive queues of the basic type. */
+/* srq.c - shared receive queues; what tag matching adds to them is tm.c. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -27,8 +27,25 @@ static void free_shell(struct vb_face_srq *srq)
 	free(srq);
 }
 
+/* 0 or -errno, inside the engine. */
+static int create_core(struct vb_face_srq *srq, struct vb_pd *pd, const struct ibv_srq_attr *attr,
+		       const struct vb_srq_more *more)
+{
+	int error = 0;
+
+	srq->core = vb_srq_create(pd, attr->max_wr, attr->max_sge, 0, srq);
+	if (!srq->core)
+		return -errno;
+	if (more->max_num_tags)
+		error = vb_tm_init(srq->core, more->cq, more->max_num_tags);
+	if (error)
+		vb_srq_destroy(srq->core);
+	return error;
+}
+
 /* srq_limit is ignored here: it is armed by ibv_modify_srq(3) only. */
-struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv_pd, struct ibv_srq_init_attr *attr)
+struct ibv_srq *vb_face_srq_create(struct ibv_pd *ibv_pd, void *user, struct ibv_srq_attr *attr,
+				   const struct vb_srq_more *more)
 {
 	struct vb_face_pd *pd = vb_face_pd(ibv_pd);
 	struct vb_face_srq *srq = calloc(1, sizeof(*srq));
@@ -38,27 +55,29 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv_pd, struct ibv_srq_init_attr *
 		errno = ENOMEM;
 		return NULL;
 	}
-	init_shell(srq, ibv_pd, attr->srq_context);
-	if (!vb_face_enter(pd->engine)) {
+	init_shell(srq, ibv_pd, user);
+	error = -EIO;
+	if (vb_face_enter(pd->engine)) {
+		error = create_core(srq, pd->core, attr, more);
+		vb_engine_leave(pd->engine);
+	}
+	if (error) {
 		free_shell(srq);
-		errno = EIO;
+		errno = -error;
 		return NULL;
 	}
-	srq->core = vb_srq_create(pd->core, attr->attr.max_wr, attr->attr.max_sge, 0, srq);
-	error = errno;
-	if (srq->core) {
-		attr->attr.max_wr = srq->core->rq.max_wr;
-		attr->attr.max_sge = srq->core->rq.max_sge;
-	}
-	vb_engine_leave(pd->engine);
-	if (!srq->core) {
-		free_shell(srq);
-		errno = error;
-		return NULL;
-	}
+	attr->max_wr = srq->core->rq.max_wr;
+	attr->max_sge = srq->core->rq.max_sge;
 	srq->engine = pd->engine;
 	vb_face_add(ibv_pd->context, &srq->object, VB_FACE_SRQ);
 	return &srq->ibv;
+}
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	const struct vb_srq_more more = {0};
+
+	return vb_face_srq_create(pd, attr->srq_context, &attr->attr, &more);
 }
 
 /* What the header's inline function does not send to ibv_create_srq: a mask without PD, XRC, tags.
@@ -68,10 +87,14 @@ struct ibv_srq *vb_face_create_srq_ex(struct ibv_context *context,
 {
 	uint32_t known = IBV_SRQ_INIT_ATTR_RESERVED - 1;
 
-	if (attr->comp_mask & ~known || !(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD))
+	if (attr->comp_mask & ~known || !(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd ||
+	    attr->pd->context != context) {
 		errno = EINVAL;
-	else
-		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && attr->srq_type == IBV_SRQT_TM)
+		return vb_face_create_tm_srq(attr);
+	errno = EOPNOTSUPP;
 	return NULL;
 }
 

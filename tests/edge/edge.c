@@ -46,6 +46,46 @@ static int or_default(int value, int fallback)
 	return value < 0 ? 0 : value == 0 ? fallback : value;
 }
 
+/* Tag matching takes the send queue for itself. */
+static void make_tm_srq(struct edge_end *end)
+{
+	struct ibv_cq_init_attr_ex cq = {
+		.cqe = 256,
+		.channel = end->channel,
+		.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO,
+	};
+	struct ibv_srq_init_attr_ex srq = {
+		.attr = {.max_wr = 64, .max_sge = 4},
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
+			     IBV_SRQ_INIT_ATTR_TM,
+		.srq_type = IBV_SRQT_TM,
+		.pd = end->srq_pd,
+		.tm_cap = {.max_num_tags = 64, .max_ops = 64},
+	};
+
+	end->tm_cq = ibv_create_cq_ex(end->context, &cq);
+	assert_non_null(end->tm_cq);
+	srq.cq = ibv_cq_ex_to_cq(end->tm_cq);
+	end->srq = ibv_create_srq_ex(end->context, &srq);
+	assert_non_null(end->srq);
+}
+
+static void make_srq(struct edge_end *end, const struct edge_options *o)
+{
+	struct ibv_srq_init_attr attr = {.attr = {.max_wr = 64, .max_sge = 4}};
+
+	end->srq_pd = o->srq_in_own_pd ? ibv_alloc_pd(end->context) : end->pd;
+	assert_non_null(end->srq_pd);
+	end->srq_mr = ibv_reg_mr(end->srq_pd, end->buffer, EDGE_BUFFER, EDGE_ALL_ACCESS);
+	assert_non_null(end->srq_mr);
+	if (o->tm_at_b) {
+		make_tm_srq(end);
+		return;
+	}
+	end->srq = ibv_create_srq(end->srq_pd, &attr);
+	assert_non_null(end->srq);
+}
+
 static void open_end(struct edge_end *end, struct ibv_device *device, const struct edge_options *o,
 		     bool srq)
 {
@@ -63,16 +103,8 @@ static void open_end(struct edge_end *end, struct ibv_device *device, const stru
 	assert_true(end->buffer != MAP_FAILED);
 	end->mr = ibv_reg_mr(end->pd, end->buffer, EDGE_BUFFER, EDGE_ALL_ACCESS);
 	assert_non_null(end->mr);
-	if (srq) {
-		struct ibv_srq_init_attr attr = {.attr = {.max_wr = 64, .max_sge = 4}};
-
-		end->srq_pd = o->srq_in_own_pd ? ibv_alloc_pd(end->context) : end->pd;
-		assert_non_null(end->srq_pd);
-		end->srq_mr = ibv_reg_mr(end->srq_pd, end->buffer, EDGE_BUFFER, EDGE_ALL_ACCESS);
-		assert_non_null(end->srq_mr);
-		end->srq = ibv_create_srq(end->srq_pd, &attr);
-		assert_non_null(end->srq);
-	}
+	if (srq)
+		make_srq(end, o);
 
 	struct ibv_qp_init_attr init = {
 		.send_cq = end->cq,
@@ -82,6 +114,8 @@ static void open_end(struct edge_end *end, struct ibv_device *device, const stru
 		.qp_type = o->type,
 	};
 
+	if (end->tm_cq)
+		init.cap.max_send_wr = 0;
 	end->qp = ibv_create_qp(end->pd, &init);
 	assert_non_null(end->qp);
 	assert_int_equal(ibv_query_gid(end->context, 1, o->gid_index < 0 ? 0 : 1, &end->gid), 0);
@@ -202,6 +236,8 @@ static void close_end(struct edge_end *end)
 	assert_int_equal(ibv_destroy_qp(end->qp), 0);
 	if (end->srq) {
 		assert_int_equal(ibv_destroy_srq(end->srq), 0);
+		if (end->tm_cq)
+			assert_int_equal(ibv_destroy_cq(ibv_cq_ex_to_cq(end->tm_cq)), 0);
 		assert_int_equal(ibv_dereg_mr(end->srq_mr), 0);
 		if (end->srq_pd != end->pd)
 			assert_int_equal(ibv_dealloc_pd(end->srq_pd), 0);

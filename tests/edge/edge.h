@@ -33,6 +33,7 @@ struct edge_options {
 	struct ibv_qp_cap cap;	/* zeros: 16 requests, 4 SGEs, 64 bytes inline */
 	bool cap_is_exact;	/* take cap as it stands, zeros too */
 	bool srq_at_b;		/* b receives from an SRQ */
+	bool tm_at_b;		/* that SRQ is one of tag matching, and completes into tm_cq */
 	bool srq_in_own_pd;	/* that SRQ and its buffers live in a PD of their own */
 	int qp_access;		/* -1: none; 0: all */
 	int max_dest_rd_atomic; /* -1: none; 0: 4 */
@@ -54,6 +55,7 @@ struct edge_end {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_srq *srq;
+	struct ibv_cq_ex *tm_cq;
 	struct ibv_pd *srq_pd; /* pd, or its own */
 	struct ibv_mr *srq_mr;
 	struct ibv_qp *qp;
