@@ -17,6 +17,8 @@
 #define VB_MAX_MR_BITS 17u /* slots in the region table */
 #define VB_MAX_MR (1u << (VB_MAX_MR_BITS - 1))
 #define VB_MAX_PD 32768u
+#define VB_MAX_DM (1u << 20) /* bytes of device memory that one process has on a device */
+#define VB_MAX_DM_ALIGN 12u  /* log2 of the largest alignment of a piece of it */
 #define VB_MAX_AH 65536u
 #define VB_MAX_SRQ 32768u
 #define VB_MAX_SRQ_WR 32768u

@@ -26,6 +26,18 @@ void vb_face_contexts_remove(struct vb_face_context *context)
 	pthread_mutex_unlock(&contexts_lock);
 }
 
+void vb_face_contexts_visit(bool (*visit)(struct vb_face_context *context, void *argument),
+			    void *argument)
+{
+	struct vb_list *link, *tmp;
+
+	pthread_mutex_lock(&contexts_lock);
+	vb_list_for_each(link, tmp,
+			 &contexts) if (visit(vb_list_entry(link, struct vb_face_context, link),
+					      argument)) break;
+	pthread_mutex_unlock(&contexts_lock);
+}
+
 void vb_face_async_init(struct vb_async_source *source, enum ibv_event_type type)
 {
 	vb_event_source_init(&source->source);

@@ -7,7 +7,6 @@
  * entry that is NULL makes the inline function answer EOPNOTSUPP.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -76,6 +75,9 @@ static void fill_tables(struct verbs_context *verbs)
 	verbs->create_qp_ex = vb_face_create_qp_ex;
 	verbs->create_srq_ex = vb_face_create_srq_ex;
 	verbs->post_srq_ops = vb_face_post_srq_ops;
+	verbs->alloc_dm = vb_face_alloc_dm;
+	verbs->free_dm = vb_face_free_dm;
+	verbs->reg_dm_mr = vb_face_reg_dm_mr;
 }
 
 static struct vb_face_context *make_context(struct ibv_device *device)
@@ -107,13 +109,12 @@ static struct vb_face_context *make_context(struct ibv_device *device)
 	context->verbs.context.device = device;
 	context->verbs.context.async_fd = context->async.fd;
 	context->verbs.context.num_comp_vectors = 1;
-	/* There is no command channel; programs only ever set flags on it or pass it on. */
-	context->verbs.context.cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	context->verbs.context.cmd_fd = -1;
 	pthread_mutex_init(&context->verbs.context.mutex, NULL);
 	return context;
 }
 
-struct ibv_context *ibv_open_device(struct ibv_device *device)
+struct ibv_context *vb_face_open(struct ibv_device *device, int cmd_fd, uint32_t family)
 {
 	struct vb_face_context *context;
 	int error;
@@ -124,14 +125,25 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 		return NULL;
 	error = vb_engine_get(vb_face_host_device(&context->verbs.context), &context->engine);
 	if (error) {
-		if (context->verbs.context.cmd_fd >= 0)
-			close(context->verbs.context.cmd_fd);
 		put(context);
 		errno = -error;
 		return NULL;
 	}
+	context->family = family;
+	context->verbs.context.cmd_fd = cmd_fd;
 	vb_face_contexts_add(context);
 	return &context->verbs.context;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	uint32_t family = vb_face_handle();
+	int fd = vb_face_command_fd((unsigned int)ibv_get_device_index(device), family);
+	struct ibv_context *context = vb_face_open(device, fd, family);
+
+	if (!context && fd >= 0)
+		close(fd);
+	return context;
 }
 
 /* The core of every object that is still alive ends; its shell stays with the program. */
@@ -153,6 +165,8 @@ static void close_objects(struct vb_face_context *context)
 	}
 	vb_list_for_each(l, t, &objects[VB_FACE_MR])
 		vb_face_mr_close(vb_list_entry(l, struct vb_face_mr, object.link));
+	vb_list_for_each(l, t, &objects[VB_FACE_DM])
+		vb_face_dm_close(vb_list_entry(l, struct vb_face_dm, object.link));
 	if (vb_face_enter(engine)) {
 		vb_list_for_each(l, t, &objects[VB_FACE_PD])
 			vb_face_pd_close(vb_list_entry(l, struct vb_face_pd, object.link));

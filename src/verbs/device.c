@@ -90,6 +90,13 @@ void ibv_free_device_list(struct ibv_device **list)
 	free(list);
 }
 
+struct ibv_device *vb_face_device(unsigned int index)
+{
+	int count = find_devices();
+
+	return count > 0 && index < (unsigned int)count ? &devices[index].ibv : NULL;
+}
+
 static struct vb_device *host_of(struct ibv_device *ibv)
 {
 	return vb_container_of(ibv, struct vb_face_device, ibv)->host;

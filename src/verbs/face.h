@@ -13,6 +13,9 @@
  * Locks, outermost first: the engine's, the list of contexts, a context's, an event queue's. The
  * mutexes inside the public structs guard what the header puts beside them.
  *
+ * A PD, MR or DM may have several shells, in contexts that share a cmd_fd (import.c); its core goes
+ * with whichever is destroyed first, or with the last one that is closed.
+ *
  * A context lives until it is closed and its last object is destroyed: closing a device with live
  * objects destroys their cores, and the shells that programs still hold refuse with EIO.
  */
@@ -54,6 +57,7 @@ enum vb_face_kind {
 	VB_FACE_SRQ,
 	VB_FACE_CQ,
 	VB_FACE_MR,
+	VB_FACE_DM,
 	VB_FACE_PD,
 	VB_FACE_KINDS,
 };
@@ -62,6 +66,8 @@ enum vb_face_kind {
 struct vb_face_object {
 	struct vb_list link;
 	struct vb_face_context *context;
+	bool has_handle; /* it can be imported by that number */
+	uint32_t handle;
 };
 
 struct vb_face_context {
@@ -70,6 +76,7 @@ struct vb_face_context {
 	pthread_mutex_t lock;	  /* objects, references */
 	struct vb_list objects[VB_FACE_KINDS];
 	unsigned int references; /* the program's, and one for each object */
+	uint32_t family;	 /* what contexts of one cmd_fd have in common */
 	struct vb_event_queue async;
 	struct vb_async_source device_fatal, port_active, port_error;
 	struct verbs_context verbs; /* last: it ends with the public ibv_context */
@@ -83,15 +90,30 @@ struct vb_face_channel {
 struct vb_face_pd {
 	struct ibv_pd ibv;
 	struct vb_face_object object;
+	struct vb_list siblings; /* the other shells of the same core */
 	struct vb_engine *engine;
 	struct vb_pd *core;
+};
+
+/* What a region that is not the program's own memory keeps alive. */
+struct vb_mr_backing {
+	struct vb_dm_memory *dm; /* device memory, or NULL */
 };
 
 struct vb_face_mr {
 	struct ibv_mr ibv;
 	struct vb_face_object object;
+	struct vb_list siblings; /* the other shells of the same core */
 	struct vb_engine *engine;
 	struct vb_mr *core;
+	struct vb_mr_backing *backing; /* NULL for the program's own memory */
+};
+
+struct vb_face_dm {
+	struct ibv_dm ibv;
+	struct vb_face_object object;
+	struct vb_list siblings;     /* the other shells of the same memory */
+	struct vb_dm_memory *memory; /* NULL once it was freed through another shell */
 };
 
 struct vb_face_cq {
@@ -149,6 +171,11 @@ static inline struct vb_face_pd *vb_face_pd(struct ibv_pd *pd)
 	return vb_container_of(pd, struct vb_face_pd, ibv);
 }
 
+static inline struct vb_face_mr *vb_face_mr(struct ibv_mr *mr)
+{
+	return vb_container_of(mr, struct vb_face_mr, ibv);
+}
+
 static inline struct vb_face_cq *vb_face_cq(struct ibv_cq *cq)
 {
 	return (struct vb_face_cq *)cq;
@@ -188,7 +215,45 @@ void vb_face_ah_close(struct vb_face_ah *ah);
 void vb_face_srq_close(struct vb_face_srq *srq);
 void vb_face_cq_close(struct vb_face_cq *cq);
 void vb_face_mr_close(struct vb_face_mr *mr); /* outside the engine, the others inside */
+void vb_face_dm_close(struct vb_face_dm *dm); /* outside */
 void vb_face_pd_close(struct vb_face_pd *pd);
+
+/* vb_face_open - a context on a device, which takes over cmd_fd. family 0: a new one. NULL with
+ * errno, and cmd_fd is still the caller's. */
+struct ibv_context *vb_face_open(struct ibv_device *device, int cmd_fd, uint32_t family);
+/* vb_face_device - by its index; NULL. */
+struct ibv_device *vb_face_device(unsigned int index);
+
+/* --- import.c ---------------------------------------------------------------------------- */
+/* vb_face_command_fd - a descriptor that names the family and can be handed to ibv_import_device.
+ */
+int vb_face_command_fd(unsigned int device_index, uint32_t family);
+/* vb_face_find - the object of that kind and handle in any context of this one's family; NULL. */
+struct vb_face_object *vb_face_find(struct vb_face_context *context, enum vb_face_kind kind,
+				    uint32_t handle);
+/* vb_face_join - a shell becomes a sibling of another. */
+void vb_face_join(struct vb_list *siblings, struct vb_list *newcomer);
+/* vb_face_part - takes a shell out of its siblings. True: it was the last. */
+bool vb_face_part(struct vb_list *siblings);
+/* vb_face_part_any - takes one of the others out and returns it; NULL: there is none. */
+struct vb_list *vb_face_part_any(struct vb_list *siblings);
+
+/* --- pd.c, mr.c, dm.c -------------------------------------------------------------------- */
+/* vb_face_pd_share - another shell of a PD, in another context. NULL with errno. */
+struct vb_face_pd *vb_face_pd_share(struct ibv_context *context, struct vb_face_pd *with);
+/* vb_face_mr_create - registers and makes the shell; backing is the shell's from then on. NULL with
+ * errno, and backing is still the caller's. */
+struct vb_face_mr *vb_face_mr_create(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+				     unsigned int access, struct vb_mr_backing *backing);
+/* vb_face_mr_share - another shell of a region, in pd's context. NULL with errno. */
+struct vb_face_mr *vb_face_mr_share(struct ibv_pd *pd, struct vb_face_mr *with);
+struct vb_face_dm *vb_face_dm_share(struct ibv_context *context, struct vb_face_dm *with);
+struct ibv_dm *vb_face_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
+int vb_face_free_dm(struct ibv_dm *dm);
+struct ibv_mr *vb_face_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset,
+				 size_t length, unsigned int access);
+/* vb_dm_unregister - a region over this memory is gone. */
+void vb_dm_unregister(struct vb_dm_memory *memory);
 
 /* --- query.c ----------------------------------------------------------------------------- */
 int vb_face_query_device_ex(struct ibv_context *context,
@@ -249,5 +314,8 @@ void vb_face_async_init(struct vb_async_source *source, enum ibv_event_type type
 /* vb_face_contexts_* - the open contexts, for events that concern the whole device. */
 void vb_face_contexts_add(struct vb_face_context *context);
 void vb_face_contexts_remove(struct vb_face_context *context);
+/* vb_face_contexts_visit - calls back for each until one call returns true. */
+void vb_face_contexts_visit(bool (*visit)(struct vb_face_context *context, void *argument),
+			    void *argument);
 
 #endif

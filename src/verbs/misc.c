@@ -228,39 +228,3 @@ int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr 
 {
 	return -EOPNOTSUPP; /* the kernel's sockets find the way */
 }
-
-struct ibv_context *ibv_import_device(int cmd_fd)
-{
-	errno = EOPNOTSUPP;
-	return NULL;
-}
-
-struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
-{
-	errno = EOPNOTSUPP;
-	return NULL;
-}
-
-void ibv_unimport_pd(struct ibv_pd *pd)
-{
-}
-
-struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
-{
-	errno = EOPNOTSUPP;
-	return NULL;
-}
-
-void ibv_unimport_mr(struct ibv_mr *mr)
-{
-}
-
-struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
-{
-	errno = EOPNOTSUPP;
-	return NULL;
-}
-
-void ibv_unimport_dm(struct ibv_dm *dm)
-{
-}

@@ -20,11 +20,49 @@ _Static_assert((int)VB_ACCESS_REMOTE_ATOMIC == (int)IBV_ACCESS_REMOTE_ATOMIC, "a
 	(VB_CORE_ACCESS | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |        \
 	 IBV_ACCESS_OPTIONAL_RANGE)
 
-static struct ibv_mr *register_region(struct ibv_pd *ibv_pd, void *addr, size_t length,
-				      uint64_t iova, unsigned int access)
+static struct vb_face_mr *make_shell(struct ibv_pd *pd, struct vb_engine *engine,
+				     struct vb_mr_backing *backing)
+{
+	struct vb_face_mr *mr = calloc(1, sizeof(*mr));
+
+	if (!mr) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	mr->engine = engine;
+	mr->backing = backing;
+	mr->ibv.context = pd->context;
+	mr->ibv.pd = pd;
+	vb_list_init(&mr->siblings);
+	return mr;
+}
+
+/* What is known once there is a core; the shell is complete then. */
+static void fill_shell(struct vb_face_mr *mr, struct vb_mr *core, size_t length, uint32_t handle)
+{
+	mr->core = core;
+	mr->ibv.length = length;
+	mr->ibv.handle = handle;
+	mr->ibv.lkey = core->lkey;
+	mr->ibv.rkey = core->rkey;
+	mr->object.has_handle = true;
+	mr->object.handle = handle;
+	vb_face_add(mr->ibv.context, &mr->object, VB_FACE_MR);
+}
+
+static void free_shell(struct vb_face_mr *mr)
+{
+	vb_face_remove(&mr->object);
+	free(mr);
+}
+
+struct vb_face_mr *vb_face_mr_create(struct ibv_pd *ibv_pd, void *addr, size_t length,
+				     uint64_t iova, unsigned int access,
+				     struct vb_mr_backing *backing)
 {
 	struct vb_face_pd *pd = vb_face_pd(ibv_pd);
 	struct vb_face_mr *mr;
+	struct vb_mr *core;
 	int error;
 
 	if (access & IBV_ACCESS_ON_DEMAND) {
@@ -35,30 +73,41 @@ static struct ibv_mr *register_region(struct ibv_pd *ibv_pd, void *addr, size_t 
 		errno = EINVAL;
 		return NULL;
 	}
-	mr = calloc(1, sizeof(*mr));
-	if (!mr) {
-		errno = ENOMEM;
+	mr = make_shell(ibv_pd, pd->engine, backing);
+	if (!mr)
 		return NULL;
-	}
 	error = pd->engine ? vb_engine_reg_mr(pd->engine, pd->core, addr, length, iova,
-					      access & VB_CORE_ACCESS, &mr->core)
+					      access & VB_CORE_ACCESS, &core)
 			   : -EIO;
 	if (error) {
 		free(mr);
 		errno = -error;
 		return NULL;
 	}
-	mr->engine = pd->engine;
-	mr->ibv = (struct ibv_mr){
-		.context = ibv_pd->context,
-		.pd = ibv_pd,
-		.addr = addr,
-		.length = length,
-		.handle = vb_face_handle(),
-		.lkey = mr->core->lkey,
-		.rkey = mr->core->rkey,
-	};
-	vb_face_add(ibv_pd->context, &mr->object, VB_FACE_MR);
+	fill_shell(mr, core, length, vb_face_handle());
+	return mr;
+}
+
+/* An imported region has no address here (ibv_import_mr(3)). */
+struct vb_face_mr *vb_face_mr_share(struct ibv_pd *pd, struct vb_face_mr *with)
+{
+	struct vb_face_mr *mr = make_shell(pd, with->engine, with->backing);
+
+	if (!mr)
+		return NULL;
+	vb_face_join(&with->siblings, &mr->siblings);
+	fill_shell(mr, with->core, with->ibv.length, with->ibv.handle);
+	return mr;
+}
+
+static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+				      unsigned int access)
+{
+	struct vb_face_mr *mr = vb_face_mr_create(pd, addr, length, iova, access, NULL);
+
+	if (!mr)
+		return NULL;
+	mr->ibv.addr = addr;
 	return &mr->ibv;
 }
 
@@ -104,28 +153,71 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 	return IBV_REREG_MR_ERR_INPUT;
 }
 
-int ibv_dereg_mr(struct ibv_mr *ibv)
+static void release(struct vb_mr_backing *backing)
 {
-	struct vb_face_mr *mr = vb_container_of(ibv, struct vb_face_mr, ibv);
+	if (!backing)
+		return;
+	if (backing->dm)
+		vb_dm_unregister(backing->dm);
+	free(backing);
+}
+
+/* The region is gone, and so is what its other shells were for. */
+static void strip_siblings(struct vb_face_mr *mr)
+{
+	struct vb_list *link;
+
+	while ((link = vb_face_part_any(&mr->siblings))) {
+		struct vb_face_mr *other = vb_list_entry(link, struct vb_face_mr, siblings);
+
+		other->core = NULL;
+		other->engine = NULL;
+		other->backing = NULL;
+		other->object.has_handle = false;
+	}
+}
+
+/* 0 or -errno: then nothing has changed. */
+static int deregister(struct vb_face_mr *mr)
+{
 	int error = 0;
 
 	if (vb_face_enter(mr->engine)) {
 		vb_engine_leave(mr->engine);
 		error = vb_engine_dereg_mr(mr->engine, mr->core);
 	}
+	return error;
+}
+
+int ibv_dereg_mr(struct ibv_mr *ibv)
+{
+	struct vb_face_mr *mr = vb_face_mr(ibv);
+	int error = deregister(mr);
+
 	if (error)
 		return -error;
-	vb_face_remove(&mr->object);
-	free(mr);
+	strip_siblings(mr);
+	release(mr->backing);
+	free_shell(mr);
 	return 0;
+}
+
+/* Without another shell nobody could end the region any more: then it goes too. */
+void ibv_unimport_mr(struct ibv_mr *ibv)
+{
+	struct vb_face_mr *mr = vb_face_mr(ibv);
+
+	if (vb_face_part(&mr->siblings) && deregister(mr) == 0)
+		release(mr->backing);
+	free_shell(mr);
 }
 
 void vb_face_mr_close(struct vb_face_mr *mr)
 {
-	if (vb_face_enter(mr->engine)) {
-		vb_engine_leave(mr->engine);
-		vb_engine_dereg_mr(mr->engine, mr->core);
-	}
+	if (vb_face_part(&mr->siblings) && deregister(mr) == 0)
+		release(mr->backing);
 	mr->core = NULL;
 	mr->engine = NULL;
+	mr->backing = NULL;
+	mr->object.has_handle = false;
 }

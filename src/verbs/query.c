@@ -78,6 +78,7 @@ int vb_face_query_device_ex(struct ibv_context *context,
 	all.hca_core_clock = 1000000; /* kHz: timestamps count nanoseconds */
 	all.phys_port_cnt_ex = 1;
 	all.tm_caps = vb_face_tm_caps;
+	all.max_dm_size = VB_MAX_DM;
 	memset(attr, 0, size);
 	memcpy(attr, &all, VB_MIN(size, sizeof(all)));
 	return 0;
