@@ -10,6 +10,7 @@
  *   port.c     whether the interface is up
  *   gsi.c      QP 1: management datagrams, the connection manager
  *   traffic.c  what passes the port, counted for the whole host
+ *   look.c     a device's port and counters, whether it is alive here or not
  *   fork.c     fork and exit
  *
  *      program's threads --- enter/leave, poll_cq ---+
@@ -221,6 +222,8 @@ void vb_port_close(struct vb_engine *engine);
 /* vb_port_look - inside: takes a bounded number of notices and raises events. One system call when
  * there is none. */
 void vb_port_look(struct vb_engine *engine);
+/* vb_port_of_interface - asked directly, of a device that may not be alive here. */
+enum vb_port_state vb_port_of_interface(const char *ifname);
 /* vb_port_read - what a datagram of rtnetlink's says about the interface; *state stays when it says
  * nothing. */
 void vb_port_read(const uint8_t *bytes, size_t length, uint32_t ifindex, enum vb_port_state *state);

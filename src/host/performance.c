@@ -144,6 +144,31 @@ static uint16_t counters(struct vb_engine *engine, const struct set *set, bool w
 	return STATUS_OK;
 }
 
+void vb_port_counters_read(const uint64_t sum[VB_TRAFFIC_KINDS],
+			   const uint64_t behind[2][VB_REGISTRY_TRAFFIC],
+			   struct vb_port_counters *out)
+{
+	uint64_t wide[VB_ARRAY_SIZE(port_counters_extended)];
+	uint64_t narrow[VB_ARRAY_SIZE(port_counters)];
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(wide); i++)
+		wide[i] = traffic_of(&port_counters_extended[i], sum) - behind[BEHIND_EXTENDED][i];
+	for (size_t i = 0; i < VB_ARRAY_SIZE(narrow); i++)
+		narrow[i] = traffic_of(&port_counters[i], sum) - behind[BEHIND_SHORT][i];
+	*out = (struct vb_port_counters){
+		.xmit_data = wide[0],
+		.rcv_data = wide[1],
+		.xmit_packets = wide[2],
+		.rcv_packets = wide[3],
+		.unicast_xmit_packets = wide[4],
+		.unicast_rcv_packets = wide[5],
+		.multicast_xmit_packets = wide[6],
+		.multicast_rcv_packets = wide[7],
+		.rcv_errors = narrow[0],
+		.xmit_discards = narrow[1],
+	};
+}
+
 static uint16_t class_port_info(bool write, uint8_t *out)
 {
 	if (write) /* it would set where traps go, of which there are none */

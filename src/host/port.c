@@ -22,6 +22,7 @@
 #include <net/if.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -166,6 +167,21 @@ enum vb_port_state vb_engine_port(struct vb_engine *engine)
 	vb_port_look(engine);
 	state = engine->port.state;
 	vb_engine_leave(engine);
+	return state;
+}
+
+enum vb_port_state vb_port_of_interface(const char *ifname)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	enum vb_port_state state = VB_PORT_DISABLED;
+	struct ifreq request = {0};
+
+	if (fd < 0)
+		return VB_PORT_UP;
+	strncpy(request.ifr_name, ifname, sizeof(request.ifr_name) - 1);
+	if (ioctl(fd, SIOCGIFFLAGS, &request) == 0)
+		state = state_of((unsigned short)request.ifr_flags);
+	close(fd);
 	return state;
 }
 

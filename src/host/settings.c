@@ -40,6 +40,11 @@ static bool parse_direct(struct vb_settings *settings, const char *text, char *w
 	return parse_switch(text, &settings->direct);
 }
 
+static bool parse_redirect(struct vb_settings *settings, const char *text, char *why, size_t size)
+{
+	return parse_switch(text, &settings->redirect);
+}
+
 /* One address of the list: 10.0.0.1, fd00::1, fe80::1%eth0. */
 static bool parse_address(const char *item, struct in6_addr *address, uint32_t *scope_id)
 {
@@ -137,6 +142,15 @@ static const struct vb_setting table[] = {
 		.fallback = "1",
 		.parse = parse_direct,
 	},
+	{
+		.name = "VERBENA_REDIRECT",
+		.meaning = "0 leaves a program's looks at /sys/class/infiniband, /dev/infiniband "
+			   "and the "
+			   "like to the system; else it finds Verbena's devices there.",
+		.allowed = "0 or 1",
+		.fallback = "1",
+		.parse = parse_redirect,
+	},
 };
 
 const struct vb_setting *vb_settings_table(size_t *count)
@@ -160,7 +174,7 @@ int vb_settings_read(struct vb_settings *out, const char *(*get)(const char *nam
 {
 	int rc = 0;
 
-	*out = (struct vb_settings){.local = true, .direct = true};
+	*out = (struct vb_settings){.local = true, .direct = true, .redirect = true};
 	for (size_t i = 0; i < VB_ARRAY_SIZE(table); i++) {
 		const char *text = get(table[i].name);
 		char why[160] = "";

@@ -24,6 +24,7 @@ struct vb_settings {
 	bool lid;
 	bool local;
 	bool direct;
+	bool redirect;
 };
 
 struct vb_setting {

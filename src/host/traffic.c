@@ -35,6 +35,23 @@ static uint64_t own(const struct vb_engine *engine, enum vb_traffic_kind kind)
 	case VB_TRAFFIC_TX_DISCARDS:
 		vb_udp_read_counters(engine->udp, &udp);
 		return c->tx_dropped + udp.tx_dropped;
+	case VB_TRAFFIC_RX_BAD_ICRC:
+		vb_udp_read_counters(engine->udp, &udp);
+		return udp.rx_bad_icrc;
+	case VB_TRAFFIC_RX_DUPLICATES:
+		return c->rx_duplicate;
+	case VB_TRAFFIC_RX_OUT_OF_SEQUENCE:
+		return c->rx_out_of_sequence;
+	case VB_TRAFFIC_RX_NAKS:
+		return c->rx_naks;
+	case VB_TRAFFIC_RX_RNR_NAKS:
+		return c->rx_rnr_naks;
+	case VB_TRAFFIC_TX_RNR_NAKS:
+		return c->tx_rnr_naks;
+	case VB_TRAFFIC_RETRIES:
+		return c->retries;
+	case VB_TRAFFIC_TIMEOUTS:
+		return c->timeouts;
 	case VB_TRAFFIC_TX_BYTES:
 	case VB_TRAFFIC_RX_BYTES:
 		return engine->traffic.counted[kind] + c->direct_bytes;

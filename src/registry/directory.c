@@ -84,22 +84,62 @@ err_close : {
 }
 }
 
-int vb_directory_open(const char *name)
+int vb_user_directory_open(char path[VB_USER_DIRECTORY_MAX])
 {
 	char user[32];
-	int shm, parent, fd;
+	int shm, fd;
 
 	shm = open(SHM_PATH, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (shm < 0)
 		return -errno;
 	user_directory_name(user, sizeof(user));
-	parent = open_below(shm, user);
+	if (path)
+		snprintf(path, VB_USER_DIRECTORY_MAX, SHM_PATH "/%s", user);
+	fd = open_below(shm, user);
 	close(shm);
+	return fd;
+}
+
+void vb_user_directory_remove(void)
+{
+	char path[VB_USER_DIRECTORY_MAX], user[32];
+
+	user_directory_name(user, sizeof(user));
+	snprintf(path, sizeof(path), SHM_PATH "/%s", user);
+	(void)rmdir(path);
+}
+
+int vb_directory_open(const char *name)
+{
+	int parent = vb_user_directory_open(NULL), fd;
+
 	if (parent < 0)
 		return parent;
 	fd = open_below(parent, name);
 	close(parent);
 	return fd;
+}
+
+/* Nothing but our user's own closed directory counts, as for those who join. */
+int vb_directory_open_file(const char *name, const char *file)
+{
+	char path[160], user[32];
+	int dir, fd, error;
+	struct stat st;
+
+	user_directory_name(user, sizeof(user));
+	snprintf(path, sizeof(path), SHM_PATH "/%s/%s", user, name);
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0)
+		return -errno;
+	if (fstat(dir, &st) || st.st_uid != geteuid() || (st.st_mode & 0777) != 0700) {
+		close(dir);
+		return -EACCES;
+	}
+	fd = openat(dir, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	error = errno;
+	close(dir);
+	return fd < 0 ? -error : fd;
 }
 
 void vb_directory_remove(const char *name)
@@ -108,8 +148,6 @@ void vb_directory_remove(const char *name)
 
 	user_directory_name(user, sizeof(user));
 	snprintf(path, sizeof(path), SHM_PATH "/%s/%s", user, name);
-	if (rmdir(path) == 0) {
-		snprintf(path, sizeof(path), SHM_PATH "/%s", user);
-		(void)rmdir(path); /* another address's registry may live there */
-	}
+	if (rmdir(path) == 0)
+		vb_user_directory_remove(); /* another address's registry may live there */
 }

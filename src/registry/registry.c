@@ -264,6 +264,76 @@ int vb_registry_join(struct vb_registry **out, const struct in6_addr *address)
 	return r;
 }
 
+/* A value is written by one process and read whole; a row may be read half old and half new. */
+static void add_up(const struct vb_registry_shared *shared, uint64_t sum[VB_REGISTRY_TRAFFIC],
+		   uint64_t behind[2][VB_REGISTRY_TRAFFIC])
+{
+	for (unsigned int i = 0; i < VB_REGISTRY_TRAFFIC; i++) {
+		sum[i] = 0;
+		for (unsigned int slot = 0; slot < VB_REGISTRY_SLOTS; slot++)
+			sum[i] += __atomic_load_n(&shared->traffic[slot][i], __ATOMIC_RELAXED);
+		for (int set = 0; set < 2; set++)
+			behind[set][i] = __atomic_load_n(&shared->traffic_behind[set][i],
+							 __ATOMIC_RELAXED);
+	}
+}
+
+static int peek_file(const char *name, uint64_t sum[VB_REGISTRY_TRAFFIC],
+		     uint64_t behind[2][VB_REGISTRY_TRAFFIC])
+{
+	int r = 0, fd = vb_directory_open_file(name, "reg");
+	struct vb_registry_shared *shared;
+	struct stat st;
+	void *map;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < (off_t)VB_REGISTRY_FILE_BYTES) {
+		close(fd);
+		return -ENOENT; /* on its way to be one */
+	}
+	map = mmap(NULL, VB_REGISTRY_SHARED_BYTES, PROT_READ, MAP_SHARED, fd, VB_FILE_PAGE);
+	if (map == MAP_FAILED) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
+	shared = map;
+	if (shared->magic == VB_REGISTRY_MAGIC && shared->version == VB_REGISTRY_VERSION)
+		add_up(shared, sum, behind);
+	else
+		r = -ENOENT;
+	munmap(map, VB_REGISTRY_SHARED_BYTES);
+	close(fd);
+	return r;
+}
+
+/* Closing a second descriptor of `reg` would drop the locks of a process that joined: it reads what
+ * it has mapped, and nobody joins meanwhile. */
+int vb_registry_peek(const struct in6_addr *address, uint64_t sum[VB_REGISTRY_TRAFFIC],
+		     uint64_t behind[2][VB_REGISTRY_TRAFFIC])
+{
+	char name[VB_DIRECTORY_NAME_MAX];
+	struct vb_registry *ours = NULL;
+	int i, r = vb_directory_name(address, name);
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&joined_lock);
+	for (i = 0; i < MAX_REGISTRIES; i++) {
+		struct vb_registry_private *p = joined[i] ? joined[i]->private_data : NULL;
+
+		if (p && p->pid == getpid() && !strcmp(p->name, name))
+			ours = joined[i];
+	}
+	if (ours)
+		add_up(ours->shared, sum, behind);
+	else
+		r = peek_file(name, sum, behind);
+	pthread_mutex_unlock(&joined_lock);
+	return r;
+}
+
 static void forget(const struct vb_registry *registry)
 {
 	int i;

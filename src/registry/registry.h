@@ -29,7 +29,7 @@
 	511u /* usable slots are 1 .. 510: QPN bits 23-15; 0 holds QP0 and QP1, 511 probes */
 #define VB_SLOT_SHIFT 15u
 
-#define VB_REGISTRY_TRAFFIC 8u /* counters of what passes a port; host/traffic.h names them */
+#define VB_REGISTRY_TRAFFIC 16u /* counters of what passes a port; host/traffic.h names them */
 #define VB_REGISTRY_PORTS 16u /* bound addresses that one host may have */
 
 /* One SO_REUSEPORT group, that is one bound address: which slot each index of the group belongs to.
@@ -70,6 +70,11 @@ struct vb_registry {
  * -ENOSPC all slots taken, -EACCES the directory is not ours or its mode is wrong, others from the
  * system. */
 int vb_registry_join(struct vb_registry **out, const struct in6_addr *address) VB_MUST_USE;
+
+/* vb_registry_peek - what the processes of a host have counted (sum), and what its port's counters
+ * leave out (behind), without joining. 0; -ENOENT: nobody is there; other -errno. */
+int vb_registry_peek(const struct in6_addr *address, uint64_t sum[VB_REGISTRY_TRAFFIC],
+		     uint64_t behind[2][VB_REGISTRY_TRAFFIC]) VB_MUST_USE;
 
 /* vb_registry_leave - frees the slot and removes the segment. NULL is accepted. */
 void vb_registry_leave(struct vb_registry *registry);

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
+#include "registry/directory.h"
 #include "registry/files.h"
 #include "registry/registry.h"
 
@@ -50,6 +51,8 @@ int vb_directory_name(const struct in6_addr *address, char out[VB_DIRECTORY_NAME
 /* vb_directory_open - opens, and makes where it is missing, the directory. The descriptor, -EAGAIN:
  * it vanished while we looked, try again; -EACCES: not ours alone; other -errno. */
 int vb_directory_open(const char *name) VB_MUST_USE;
+/* vb_directory_open_file - a file of it, to read; nothing is made. The descriptor or -errno. */
+int vb_directory_open_file(const char *name, const char *file) VB_MUST_USE;
 /* vb_directory_remove - if empty. */
 void vb_directory_remove(const char *name);
 /* vb_directory_pid_ns - inode of the PID namespace, 0 when unknown. */

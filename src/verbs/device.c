@@ -67,6 +67,7 @@ struct ibv_device **ibv_get_device_list(int *num_devices)
 	struct ibv_device **list;
 	int count = find_devices(), i;
 
+	vb_face_look_for_modules();
 	if (num_devices)
 		*num_devices = 0;
 	if (count < 0) {

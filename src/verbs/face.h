@@ -266,6 +266,14 @@ int vb_face_query_gid_type(struct ibv_context *context, uint8_t port, unsigned i
 			   int *type);
 int vb_face_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 
+/* --- beside.c ---------------------------------------------------------------------------- */
+/* vb_face_look_for_modules - those that came since the last look find our devices in the kernel's
+ * files too. */
+void vb_face_look_for_modules(void);
+/* vb_face_open_beside - opens a file, ours where the path is one of the kernel's about our devices,
+ * to read. The descriptor, or -1 with errno. */
+int vb_face_open_beside(const char *path);
+
 /* --- cq.c, cq_ex.c ----------------------------------------------------------------------- */
 int vb_face_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int vb_face_req_notify_cq(struct ibv_cq *cq, int solicited_only);

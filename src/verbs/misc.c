@@ -187,7 +187,7 @@ VB_EXPORT int ibv_dofork_range(void *base, size_t size)
 	return 0;
 }
 
-/* --- sysfs: no device of ours is there, but programs ask where it would be --------------- */
+/* --- sysfs ------------------------------------------------------------------------------- */
 
 VB_EXPORT const char *ibv_get_sysfs_path(void);
 VB_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
@@ -208,7 +208,7 @@ VB_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, 
 
 	if (!size || snprintf(path, sizeof(path), "%s/%s", dir, file) >= (int)sizeof(path))
 		return -1;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = vb_face_open_beside(path);
 	if (fd < 0)
 		return -1;
 	n = read(fd, buf, size - 1);

@@ -25,13 +25,16 @@ MAY_INCLUDE = {
     "registry": {"base"},
     "carrier": {"base", "wire", "registry"},
     "host": {"base", "wire", "core", "cm", "carrier", "registry"},
+    # The kernel's files about our devices; and a program's looks at some paths, sent to others.
+    "sysfs": {"base", "core", "host", "registry"},
+    "redirect": {"base"},
     "sim": {"base", "wire", "core", "cm"},
     # The faces see the host; the core's objects (struct vb_qp, ...) are what the host hands out.
-    "verbs": {"base", "core", "host"},
+    "verbs": {"base", "core", "host", "redirect", "sysfs"},
     "rdmacm": {"base", "core", "cm", "host"},
     "rspreload": set(),
     "umad": {"base", "wire", "core", "cm", "host"},
-    "tools": {"base", "host"},
+    "tools": {"base", "host", "sysfs"},
 }
 
 # The parts that own no time, no sockets, no threads: what their sources may not even include ...

@@ -47,6 +47,7 @@ static void defaults(void **state)
 	assert_false(settings.lid);
 	assert_true(settings.local);
 	assert_true(settings.direct);
+	assert_true(settings.redirect);
 	free(said);
 }
 

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What programs look at beside the libraries: Debian's python as the program, whose looks at the
+kernel's files find our devices there."""
+import json
+import os
+import re
+import subprocess
+import tempfile
+import textwrap
+
+import pytest
+
+import hosts
+
+IB = "/sys/class/infiniband/verbena0"
+
+
+def python(host, text, **environment):
+    """What a program prints that has libibverbs loaded."""
+    text = 'import ctypes, json, os\nctypes.CDLL("libibverbs.so.1")\n' + textwrap.dedent(text)
+    return host.run("/usr/bin/python3", "-c", text, **environment)
+
+
+def read(host, *paths):
+    lines = python(host, f"print(json.dumps([open(path).read() for path in {paths!r}]))")
+    return json.loads(lines)
+
+
+def leftovers():
+    user = f"/dev/shm/verbena-{os.geteuid()}"
+    return {name for name in os.listdir(user) if name.startswith("sysfs-")} if os.path.isdir(user) else set()
+
+
+def test_the_files_agree_with_ibv_devinfo(pair):
+    verbs = dict(re.findall(r"^\s*([\w\[\] ]+?):\s*(\S.*?)\s*$", pair[0].run("ibv_devinfo", "-v"), re.M))
+    guid, firmware, state, physical, lid, gid, pkey, kind = read(pair[0], *(f"{IB}/{name}" for name in (
+        "node_guid", "fw_ver", "ports/1/state", "ports/1/phys_state", "ports/1/lid", "ports/1/gids/0",
+        "ports/1/pkeys/0", "ports/1/gid_attrs/types/0")))
+    assert guid.strip() == verbs["node_guid"]
+    assert firmware.strip() == verbs["fw_ver"]
+    assert (state, physical) == ("4: ACTIVE\n", "5: LinkUp\n")
+    assert int(lid, 0) == int(verbs["port_lid"])
+    assert int(gid.replace(":", ""), 16) == int.from_bytes(__import__("socket").inet_pton(
+        10, verbs["GID[  0]"].partition(",")[0]), "big")
+    assert (pkey, kind) == ("0xffff\n", "RoCE v2\n")
+
+
+def test_the_interface_is_the_devices(pair):
+    text = python(pair[0], f"""
+        names = os.listdir("{IB}/device/net")
+        print(json.dumps([names, open("{IB}/ports/1/gid_attrs/ndevs/1").read(),
+                          os.readlink("{IB}/device/net/" + names[0])]))""")
+    names, ndev, link = json.loads(text)
+    assert names == [ndev.strip()] == ["veth0" if pair[0].enter else "lo"]
+    assert link == f"/sys/class/net/{names[0]}"
+
+
+def test_links_lead_where_the_kernels_do(loopback):
+    text = python(loopback[0], f"""
+        print(json.dumps([os.path.realpath("{IB}"), os.path.realpath("{IB}/device"),
+            os.path.basename(os.readlink("{IB}/device/driver")),
+            os.path.realpath("/sys/class/infiniband_verbs/uverbs0/device"),
+            open("/sys/class/infiniband_verbs/uverbs0/ibdev").read(), open("/sys/class/infiniband_verbs/abi_version").read(),
+            open("/sys/class/infiniband_mad/umad0/ibdev").read(), sorted(os.listdir("/dev/infiniband"))]))""")
+    adapter = "/sys/devices/verbena/verbena0:00.0"
+    assert json.loads(text) == [f"{adapter}/infiniband/verbena0", adapter, "verbena", adapter, "verbena0\n", "6\n",
+                                "verbena0\n", ["rdma_cm", "umad0", "uverbs0"]]
+
+
+def test_character_devices_can_be_opened(loopback):
+    text = python(loopback[0], """
+        import stat
+        for name in "uverbs0", "umad0", "rdma_cm":
+            path = "/dev/infiniband/" + name
+            print(stat.S_ISCHR(os.stat(path).st_mode), stat.S_ISCHR(os.lstat(path).st_mode),
+                  os.access(path, os.R_OK | os.W_OK), os.close(os.open(path, os.O_RDWR)))
+        print(os.path.exists("/dev/infiniband/uverbs1"))""")
+    assert text == "True True True None\n" * 3 + "False\n"
+
+
+def test_nothing_is_left_behind(loopback):
+    before = leftovers()
+    python(loopback[0], f'open("{IB}/node_guid").read(); os.system("true")')
+    assert leftovers() <= before
+    # a child that outlives its parent, without exec, goes on looking; the last one cleans up
+    assert python(loopback[0], f"""
+        open("{IB}/node_guid").read()
+        reading, writing = os.pipe()
+        if os.fork() == 0:
+            os.close(writing); os.read(reading, 1)
+            print(open("{IB}/fw_ver").read(), end=""); os.sys.stdout.flush()
+            ctypes.CDLL(None).exit(0)
+        os.close(reading)""").strip()
+
+
+def test_a_killed_process_leaves_its_tree_to_the_next(loopback):
+    host, before = loopback[1], leftovers()
+    wait = f'import ctypes, time\nctypes.CDLL("libibverbs.so.1")\nopen("{IB}/node_guid").read()\nprint("ready", flush=True)\ntime.sleep(60)'
+    with host.start("/usr/bin/python3", "-c", wait) as program:
+        program.wait_until(lambda: "ready" in program.output(), "looking")
+        made = leftovers() - before
+        assert len(made) == 1
+        assert python(host, f'print(open("{IB}/node_guid").read())')  # uses the same one
+        assert leftovers() - before == made
+        program.kill()
+    assert leftovers() >= made
+    python(loopback[0], f'open("{IB}/node_guid").read()')  # another host's devices, another tree
+    assert not leftovers() & made
+
+
+def test_the_switch_turns_it_off(loopback):
+    text = 'print(os.path.exists("/sys/class/infiniband/verbena0"), os.path.exists("/dev/infiniband/uverbs0"))'
+    assert python(loopback[0], text) == "True True\n"
+    assert python(loopback[0], text, VERBENA_REDIRECT="0") == "False False\n"
+
+
+def test_no_file_can_be_written(loopback):
+    text = python(loopback[0], f"""
+        for path in "{IB}/node_desc", "{IB}/ports/1/counters/port_xmit_data", "{IB}/none":
+            try:
+                open(path, "w")
+            except OSError as error:
+                print(error.strerror)""")
+    assert text == "Permission denied\n" * 3
+
+
+def test_counters_move(pair):
+    names = ("counters/port_xmit_data", "counters/port_xmit_packets", "counters/port_rcv_packets",
+             "hw_counters/sent_pkts", "hw_counters/rcvd_pkts")
+    paths = [f"{IB}/ports/1/{name}" for name in names]
+    holder = f"""
+        paths = {paths!r}
+        lib = ctypes.CDLL("libibverbs.so.1")
+        lib.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+        lib.ibv_open_device.argtypes = [ctypes.c_void_p]
+        lib.ibv_open_device.restype = ctypes.c_void_p
+        devices = lib.ibv_get_device_list(None)
+        context = lib.ibv_open_device(devices[0])
+        def show():
+            print(json.dumps([int(open(path).read()) for path in paths]), flush=True)
+        show()
+        import sys
+        sys.stdin = open(sys.argv[1]) ; sys.stdin.readline()
+        show()
+        lib.ibv_close_device(ctypes.c_void_p(context))"""
+    text = 'import ctypes, json, os\nctypes.CDLL("libibverbs.so.1")\n' + textwrap.dedent(holder)
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(f"{folder}/go")
+        with pair[0].start("/usr/bin/python3", "-c", text, f"{folder}/go") as program:
+            program.wait_until(lambda: program.output().count("\n") == 1, "holding the device open")
+            hosts.run_pair(*pair, "ib_send_bw", "-F", "-s", "1000", "-n", "100", "-x", "1")
+            with open(f"{folder}/go", "w") as go:
+                go.write("go\n")
+            program.succeed()
+            before, after = map(json.loads, program.output().splitlines())
+    words, sent, received, hw_sent, hw_received = (b - a for a, b in zip(before, after))
+    one_host = pair[0] is pair[1]
+    # the server sends acknowledgements, and receives 100 messages; on one host the client's count too
+    assert received >= 100 and sent >= 1
+    assert (hw_sent, hw_received) == (sent, received)
+    assert words >= (100 * (12 + 1000 + 4) // 4 if one_host else sent * 5)

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_redirect.c - the looks of modules go elsewhere: of those loaded before, of those loaded
+ * later, however they were built; and nothing else changes.
+ *
+ * This program is the module that the hooks are in, so its own looks are never redirected.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/macros.h"
+#include "looks.h"
+#include "redirect/redirect.h"
+
+#define SEEN "/sys/vb-test" /* what the modules look at; the kernel has nothing of that name */
+
+static char tree[] = "/tmp/vb-redirect-XXXXXX";
+
+/* --- what the owner answers -------------------------------------------------------------- */
+
+static const char *where(const char *path, char buffer[PATH_MAX])
+{
+	errno = EXDEV; /* must not be seen by anybody */
+	if (strncmp(path, SEEN, strlen(SEEN)) != 0)
+		return NULL;
+	if (!strcmp(path, SEEN "/device"))
+		return "/dev/null";
+	snprintf(buffer, PATH_MAX, "%s%s", tree, path + strlen(SEEN));
+	return buffer;
+}
+
+static void back(char *path)
+{
+	char text[PATH_MAX];
+
+	if (strncmp(path, tree, strlen(tree)) != 0)
+		return;
+	snprintf(text, sizeof(text), SEEN "%s", path + strlen(tree));
+	strcpy(path, text);
+}
+
+static int value(const char *path, bool cloexec)
+{
+	int fds[2];
+
+	if (strcmp(path, SEEN "/moves") != 0 || pipe2(fds, cloexec ? O_CLOEXEC : 0) != 0)
+		return -1;
+	assert_int_equal(write(fds[1], "now", 3), 3);
+	close(fds[1]);
+	return fds[0];
+}
+
+static const struct vb_redirect_ops ops = {where, back, value};
+
+/* --- modules ----------------------------------------------------------------------------- */
+
+static void *open_module(const char *name)
+{
+	char file[PATH_MAX];
+	void *module;
+
+	snprintf(file, sizeof(file), VB_MODULES "/%s.so", name);
+	module = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+	if (!module)
+		fail_msg("%s", dlerror());
+	return module;
+}
+
+static look_fn *look_of(const char *name)
+{
+	look_fn *found = (look_fn *)dlsym(open_module(name), "look");
+
+	assert_non_null(found);
+	return found;
+}
+
+static const char *const built[] = {"lazy", "now", "norelro", "noplt", "fortified"};
+static look_fn *looks[VB_ARRAY_SIZE(built)];
+
+static const struct {
+	const char *how, *path, *found;
+} sights[] = {
+	{"open", SEEN "/stays", "as it was"},
+	{"open by table", SEEN "/stays", "as it was"},
+	{"openat", SEEN "/stays", "as it was"},
+	{"open", SEEN "/moves", "now"},
+	{"fopen", SEEN "/stays", "as it was"},
+	{"fopen", SEEN "/moves", "now"},
+	{"stat", SEEN "/stays", "file"},
+	{"stat", SEEN "/link", "file"},
+	{"lstat", SEEN "/link", "link"},
+	{"fstatat", SEEN "/folder", "directory"},
+	{"statx", SEEN "/stays", ""},
+	{"stat", SEEN "/device", "character device"},
+	{"lstat", SEEN "/device", "character device"},
+	{"open", SEEN "/device", ""},
+	{"access", SEEN "/stays", ""},
+	{"access by pointer", SEEN "/stays", ""},
+	{"faccessat", SEEN "/stays", ""},
+	{"opendir", SEEN "/folder", "inside"},
+	{"scandir", SEEN, "folder link moves stays "},
+	{"glob", SEEN "/s*", SEEN "/stays "},
+	{"readlink", SEEN "/link", "stays"},
+	{"readlinkat", SEEN "/link", "stays"},
+	{"realpath", SEEN "/link", SEEN "/stays"},
+	{"realpath", SEEN "/folder/../folder", SEEN "/folder"},
+	{"realpath", SEEN "/device", SEEN "/device"},
+};
+
+static void expect_elsewhere(look_fn *look_by)
+{
+	char found[256];
+
+	assert_non_null(look_by);
+	for (size_t i = 0; i < VB_ARRAY_SIZE(sights); i++) {
+		int error = look_by(sights[i].how, sights[i].path, found, sizeof(found));
+
+		if (error)
+			fail_msg("%s %s: %s", sights[i].how, sights[i].path, strerror(error));
+		assert_string_equal(found, sights[i].found);
+	}
+}
+
+static void expect_nothing(look_fn *look_by)
+{
+	char found[256];
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(sights); i++)
+		assert_int_equal(look_by(sights[i].how, sights[i].path, found, sizeof(found)),
+				 ENOENT);
+}
+
+/* --- tests ------------------------------------------------------------------------------- */
+
+static void test_modules_of_every_kind(void **state)
+{
+	for (size_t i = 0; i < VB_ARRAY_SIZE(built); i++)
+		expect_elsewhere(looks[i]);
+}
+
+static void test_other_paths_are_left_alone(void **state)
+{
+	char found[256];
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(built); i++) {
+		assert_int_equal(looks[i]("open", "/proc/self/comm", found, sizeof(found)), 0);
+		assert_string_equal(found, "unit_redirect_r\n");
+		assert_int_equal(looks[i]("stat", "/dev/zero", found, sizeof(found)), 0);
+		assert_string_equal(found, "character device");
+		assert_int_equal(looks[i]("stat", "/sys", found, sizeof(found)), 0);
+		assert_int_equal(looks[i]("stat", "/sys/none", found, sizeof(found)), ENOENT);
+		assert_int_equal(looks[i]("stat", "", found, sizeof(found)), ENOENT);
+		assert_int_equal(looks[i]("realpath", "/proc/self/cwd/.", found, sizeof(found)), 0);
+	}
+}
+
+static void test_what_is_no_pointer_is_refused_by_the_kernel(void **state)
+{
+	char found[16];
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(built); i++) {
+		assert_int_equal(looks[i]("open", NULL, found, sizeof(found)), EFAULT);
+		assert_int_equal(looks[i]("access", (char *)1, found, sizeof(found)), EFAULT);
+	}
+}
+
+/* As the kernel's own files: nobody may write them, root included. */
+static void test_nobody_writes_there(void **state)
+{
+	char found[16];
+
+	/* a character device is another matter: what fails is the reading afterwards */
+	assert_int_equal(looks[0]("open to write", SEEN "/device", found, 16), EBADF);
+	assert_int_equal(looks[0]("open to write", SEEN "/stays", found, 16), EACCES);
+	assert_int_equal(looks[0]("open to write", SEEN "/moves", found, 16), EACCES);
+	assert_int_equal(looks[0]("open to write", SEEN "/none", found, 16), ENOENT);
+	assert_int_equal(looks[0]("open to write", SEEN "/folder", found, 16), EISDIR);
+	assert_int_equal(looks[0]("open to make", SEEN "/none", found, 16), EACCES);
+	assert_int_equal(looks[0]("fopen to write", SEEN "/stays", found, 16), EACCES);
+	assert_int_equal(looks[0]("fopen to make", SEEN "/none", found, 16), EACCES);
+	assert_int_equal(looks[0]("open", SEEN "/none", found, 16), ENOENT);
+	assert_int_equal(looks[0]("fopen", SEEN "/none", found, 16), ENOENT);
+	assert_int_equal(looks[0]("open", SEEN "/stays", found, 16), 0);
+	assert_string_equal(found, "as it was");
+}
+
+/* This program's own looks are the owner's. */
+static void test_the_owner_sees_the_system(void **state)
+{
+	assert_int_equal(access(SEEN "/stays", F_OK), -1);
+	assert_int_equal(errno, ENOENT);
+}
+
+static void test_modules_that_others_load_later(void **state)
+{
+	load_fn *load_by = (load_fn *)dlsym(open_module("loader"), "load");
+
+	assert_non_null(load_by);
+	vb_redirect_update(false); /* as when a program asks for devices */
+	expect_elsewhere((look_fn *)load_by(VB_MODULES "/plugin.so", "look"));
+}
+
+static void test_modules_that_came_since(void **state)
+{
+	look_fn *later = look_of("later");
+
+	expect_nothing(later);
+	vb_redirect_update(false);
+	expect_elsewhere(later);
+}
+
+/* dlsym finds out who asks: with a hook in between it must still be the module, behind which lies
+ * one that says 2; behind this program lies the module itself, which says 1. */
+static void test_next_is_next_of_the_module(void **state)
+{
+	void *loader = dlopen(VB_MODULES "/loader.so", RTLD_LAZY | RTLD_GLOBAL);
+	void *(*next)(void) = (void *(*)(void))dlsym(loader, "next_of_name");
+	int (*found)(void);
+
+	assert_non_null(next);
+	vb_redirect_update(false);
+	found = (int (*)(void))next();
+	assert_non_null(found);
+	assert_int_equal(found(), 2);
+}
+
+/* Whether any page of the module's RELRO segment is writable. */
+static bool relro_is_writable(const char *name)
+{
+	char line[512], rights[8];
+	struct link_map *map = open_module(name);
+	uintptr_t begin, end, from = 0, to = 0;
+	const ElfW(Ehdr) *head = (void *)map->l_addr;
+	const ElfW(Phdr) *p = (void *)(map->l_addr + head->e_phoff);
+	FILE *maps = fopen("/proc/self/maps", "re");
+	bool writable = false;
+
+	for (int i = 0; i < head->e_phnum; i++) {
+		if (p[i].p_type != PT_GNU_RELRO)
+			continue;
+		from = map->l_addr + p[i].p_vaddr;
+		to = (from + p[i].p_memsz) & ~(uintptr_t)(getpagesize() - 1);
+	}
+	assert_true(from < to);
+	while (fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx %7s", &begin, &end, rights) == 3 && begin < to &&
+		    end > from && rights[1] == 'w')
+			writable = true;
+	fclose(maps);
+	return writable;
+}
+
+static void test_what_was_read_only_stays_so(void **state)
+{
+	assert_false(relro_is_writable("now"));
+	assert_false(relro_is_writable("noplt"));
+	assert_false(relro_is_writable("lazy"));
+}
+
+/* Without a descriptor left, /proc/self/mem cannot be opened. */
+static void test_without_the_kernel_s_help(void **state)
+{
+	struct rlimit old, none;
+	look_fn *helpless = look_of("helpless");
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	none = old;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	vb_redirect_update(false);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	expect_elsewhere(helpless);
+	assert_false(relro_is_writable("helpless"));
+}
+
+/* Each has a module of its own: one that is loaded twice is loaded once. */
+static void *load_and_unload(void *name)
+{
+	char file[PATH_MAX], found[16];
+	intptr_t failures = 0;
+
+	snprintf(file, sizeof(file), VB_MODULES "/%s.so", (const char *)name);
+	for (int i = 0; i < 100; i++) {
+		void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+		look_fn *look_by = module ? (look_fn *)dlsym(module, "look") : NULL;
+
+		vb_redirect_update(false);
+		failures += !look_by || look_by("open", "/dev/null", found, 16) != 0;
+		if (module)
+			dlclose(module);
+	}
+	return (void *)failures;
+}
+
+static void test_while_others_load_and_unload(void **state)
+{
+	static char names[][8] = {"coming", "going"};
+	pthread_t threads[2];
+	void *failures;
+
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, load_and_unload, names[i]), 0);
+	for (int i = 0; i < 50; i++) {
+		vb_redirect_update(true);
+		expect_elsewhere(looks[(size_t)i % VB_ARRAY_SIZE(built)]);
+	}
+	for (int i = 0; i < 2; i++) {
+		pthread_join(threads[i], &failures);
+		assert_null(failures);
+	}
+}
+
+/* --- set-up ------------------------------------------------------------------------------ */
+
+static void write_file(const char *name, const char *text)
+{
+	char path[PATH_MAX];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", tree, name);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static int set_up(void **state)
+{
+	char path[PATH_MAX];
+
+	assert_non_null(mkdtemp(tree));
+	write_file("stays", "as it was");
+	write_file("moves", "long ago");
+	snprintf(path, sizeof(path), "%s/folder", tree);
+	assert_int_equal(mkdir(path, 0700), 0);
+	write_file("folder/inside", "");
+	snprintf(path, sizeof(path), "%s/link", tree);
+	assert_int_equal(symlink("stays", path), 0);
+	for (size_t i = 0; i < VB_ARRAY_SIZE(built); i++) {
+		looks[i] = look_of(built[i]);
+		expect_nothing(looks[i]);
+	}
+	vb_redirect_update(false); /* nothing yet */
+	expect_nothing(looks[0]);
+	vb_redirect_start(&ops);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	static const char *const names[] = {"stays", "moves", "link", "folder/inside"};
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", tree, names[i]);
+		unlink(path);
+	}
+	snprintf(path, sizeof(path), "%s/folder", tree);
+	rmdir(path);
+	return rmdir(tree);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_modules_of_every_kind),
+		cmocka_unit_test(test_other_paths_are_left_alone),
+		cmocka_unit_test(test_what_is_no_pointer_is_refused_by_the_kernel),
+		cmocka_unit_test(test_nobody_writes_there),
+		cmocka_unit_test(test_the_owner_sees_the_system),
+		cmocka_unit_test(test_modules_that_others_load_later),
+		cmocka_unit_test(test_modules_that_came_since),
+		cmocka_unit_test(test_next_is_next_of_the_module),
+		cmocka_unit_test(test_what_was_read_only_stays_so),
+		cmocka_unit_test(test_without_the_kernel_s_help),
+		cmocka_unit_test(test_while_others_load_and_unload),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
