@@ -25,6 +25,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "carrier/clock.h"
+
 /* Backs the table's page with memory once. */
 static int reserve_page(struct vb_local *local, const void *entry, const void *table,
 			uint64_t *pages)
@@ -138,18 +140,10 @@ static bool is_accessing(struct vb_local *local, unsigned int slot, uint64_t mas
 	return found && vb_registry_is_alive(local->registry, (uint16_t)slot);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Waits until no process that ever accessed our memory has such a hazard set. */
 static int wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t value)
 {
-	uint64_t end_ns = now_ns() + VB_LOCAL_WITHDRAW_MS * 1000000ull;
+	uint64_t end_ns = vb_clock_ns() + VB_LOCAL_WITHDRAW_MS * 1000000ull;
 	unsigned int w;
 
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -161,7 +155,7 @@ static int wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t valu
 			const struct timespec pause = {0, 20000};
 
 			while (is_accessing(local, slot, mask, value)) {
-				if (now_ns() > end_ns)
+				if (vb_clock_ns() > end_ns)
 					return -EBUSY;
 				nanosleep(&pause, NULL);
 			}

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "carrier/clock.h"
 #include "carrier/udp_address.h"
 #include "wire/cm_message.h"
 #include "wire/packet.h"
@@ -26,14 +27,6 @@
 #define RETRY_FIRST_NS 50000000ull
 #define VERIFY_FIRST_NS 2000000ull
 #define VERIFY_LAST_NS 1000000000ull
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static uint64_t random_u64(void)
 {
@@ -50,14 +43,14 @@ static uint64_t random_u64(void)
  * as it is, and ask again less and less often. */
 static bool try_lock(struct vb_steering *s)
 {
-	if (s->pending && monotonic_ns() < s->retry_after_ns)
+	if (s->pending && vb_clock_ns() < s->retry_after_ns)
 		return false;
 	if (vb_registry_lock_within(s->registry, LOCK_WAIT_MS) == 0) {
 		s->retry_wait_ns = RETRY_FIRST_NS;
 		return true;
 	}
 	s->pending = true;
-	s->retry_after_ns = monotonic_ns() + s->retry_wait_ns;
+	s->retry_after_ns = vb_clock_ns() + s->retry_wait_ns;
 	s->retry_wait_ns = VB_MIN(2 * s->retry_wait_ns, VERIFY_LAST_NS);
 	return false;
 }
@@ -70,6 +63,14 @@ static uint32_t port_count(const struct vb_registry_port *port)
 	uint32_t count = __atomic_load_n(&port->count, __ATOMIC_RELAXED);
 
 	return VB_MIN(count, VB_REGISTRY_SLOTS);
+}
+
+/* slot_at - whose index it is, leaving or not; whatever was written there. */
+static uint16_t slot_at(const struct vb_registry_port *port, uint32_t index)
+{
+	uint16_t slot = __atomic_load_n(&port->slot[index], __ATOMIC_RELAXED);
+
+	return slot & (uint16_t)~VB_STEERING_LEAVING;
 }
 
 static bool is_dead(struct vb_steering *s, uint16_t slot)
@@ -104,7 +105,7 @@ static bool purge(struct vb_steering *s, struct vb_registry_port *port)
 
 	port->count = port_count(port);
 	for (uint32_t i = 0; i < port_count(port);) {
-		uint16_t slot = port->slot[i];
+		uint16_t slot = slot_at(port, i);
 
 		if (is_dead(s, slot)) {
 			if (slot < VB_REGISTRY_SLOTS)
@@ -153,16 +154,29 @@ static int index_of(const struct vb_registry_port *port, uint16_t slot)
 	uint32_t count = port_count(port);
 
 	for (uint32_t i = 0; i < count; i++) {
-		if (port->slot[i] == slot)
+		if (slot_at(port, i) == slot)
 			return (int)i;
 	}
 	return -1;
 }
 
+/* index_that_stays - the first whose process is known and not leaving; 0 when there is none. */
+static uint32_t index_that_stays(const struct vb_registry_port *port)
+{
+	uint32_t count = port_count(port);
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (port->slot[i] != 0 && !(port->slot[i] & VB_STEERING_LEAVING))
+			return i;
+	}
+	return 0;
+}
+
 /* --- the program ------------------------------------------------------------------------- */
 
-/* Leaves the slot in the accumulator, or answers at once. The program sees the UDP payload, in
- * which a MAD begins behind BTH and DETH. Where a packet is too short, index 0 gets it. */
+/* Leaves the slot in the accumulator, 0 for whoever stays, or answers at once. The program sees the
+ * UDP payload, in which a MAD begins behind BTH and DETH. Where a packet is too short, index 0 gets
+ * it. */
 #define MAD_AT 20u
 #define ID_SLOT_SHIFT 23 /* of a communication ID, and of the upper half of a transaction ID */
 
@@ -176,25 +190,26 @@ static const struct sock_filter find_slot[] = {
 	BPF_STMT(BPF_ALU | BPF_AND | BPF_K, (1u << VB_SLOT_SHIFT) - 1),
 	BPF_STMT(BPF_RET | BPF_A, 0),
 	BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_SLOT_SHIFT),
-	BPF_STMT(BPF_JMP | BPF_JA, 16),
+	BPF_STMT(BPF_JMP | BPF_JA, 17),
 	/* QP 1: of class CM ... */
 	BPF_STMT(BPF_LD | BPF_B | BPF_ABS, MAD_AT + 1),
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, VB_MAD_CM, 5, 0),
 	/* ... or of another, if it is a response: its transaction ID */
 	BPF_STMT(BPF_LD | BPF_B | BPF_ABS, MAD_AT + 3),
 	BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, VB_MAD_RESPONSE_BIT, 1, 0),
-	BPF_STMT(BPF_RET | BPF_K, 0),
-	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, MAD_AT + 8),
 	BPF_STMT(BPF_JMP | BPF_JA, 8),
-	/* REQ and SIDR_REQ name a port, of which the program knows nothing: index 0 */
+	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, MAD_AT + 8),
+	BPF_STMT(BPF_JMP | BPF_JA, 9),
+	/* REQ and SIDR_REQ name a port, of which the program knows nothing */
 	BPF_STMT(BPF_LD | BPF_H | BPF_ABS, MAD_AT + 16),
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, VB_CM_ATTR_REQ, 4, 0),
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, VB_CM_ATTR_SIDR_REQ, 3, 0),
 	/* SIDR_REP: the request ID; others: the communication ID that they answer */
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, VB_CM_ATTR_SIDR_REP, 3, 0),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, VB_CM_ATTR_SIDR_REP, 4, 0),
 	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, MAD_AT + 28),
+	BPF_STMT(BPF_JMP | BPF_JA, 3),
+	BPF_STMT(BPF_LD | BPF_IMM, 0),
 	BPF_STMT(BPF_JMP | BPF_JA, 2),
-	BPF_STMT(BPF_RET | BPF_K, 0),
 	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, MAD_AT + 24),
 	BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, ID_SLOT_SHIFT),
 };
@@ -209,13 +224,13 @@ int vb_steering_attach(const struct vb_steering_group *g)
 	_Static_assert(PROGRAM_MAX >= VB_ARRAY_SIZE(find_slot) + 2 * VB_REGISTRY_SLOTS + 1, "room");
 	memcpy(code, find_slot, sizeof(find_slot));
 	for (uint32_t i = 0; i < count; i++) {
-		if (g->port->slot[i] == 0)
+		if (g->port->slot[i] == 0 || g->port->slot[i] & VB_STEERING_LEAVING)
 			continue;
 		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
 							 g->port->slot[i], 0, 1);
 		code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, i);
 	}
-	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, index_that_stays(g->port));
 	program.len = n;
 	if (setsockopt(g->fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) < 0)
 		return -errno;
@@ -286,9 +301,11 @@ bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8
 	memcpy(&word, packet + 4, sizeof(word));
 	memcpy(&mark, packet + PROBE_MARK, sizeof(mark));
 	index = ntohl(word) & ((1u << VB_SLOT_SHIFT) - 1);
+	if (mark == 0)
+		return true; /* a nudge: see vb_steering_leave() */
 	if (mark != __atomic_load_n(&port->probe, __ATOMIC_RELAXED) || index >= VB_REGISTRY_SLOTS)
 		return false;
-	if (mark == g->probe_seen)
+	if (mark == g->probe_seen || s->leaving)
 		return true;
 	g->probe_seen = mark;
 	if (__atomic_load_n(&port->slot[index], __ATOMIC_RELAXED) == own &&
@@ -300,7 +317,7 @@ bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8
 		uint32_t count = port_count(port);
 
 		for (uint32_t i = 0; i < count; i++) {
-			if (port->slot[i] == own)
+			if (slot_at(port, i) == own)
 				port->slot[i] = 0;
 		}
 		for (; count <= index; count++)
@@ -426,7 +443,8 @@ static int sync_group(struct vb_steering *s, struct vb_steering_group *g, bool v
 	changed = port != g->port;
 	g->port = port;
 	span = port_count(port);
-	changed = purge(s, port) || changed;
+	/* whoever left could not attach the program any more */
+	changed = purge(s, port) || changed || port->probe == 0;
 	if (index_of(port, s->registry->slot) < 0) {
 		if (port_count(port) >= VB_REGISTRY_SLOTS)
 			return -ENOSPC;
@@ -469,7 +487,7 @@ uint64_t vb_steering_on_stray(struct vb_steering *s, uint16_t slot)
 	key = __atomic_load_n(&s->registry->shared->member_key[slot], __ATOMIC_RELAXED);
 	if (key == 0)
 		return 0;
-	now_ns = monotonic_ns();
+	now_ns = vb_clock_ns();
 	/* Strays do not prove a wrong table (a merged train goes where its first packet belongs),
 	 * so that asking costs more and more time while they keep coming. */
 	if (now_ns >= s->verify_after_ns) {
@@ -542,6 +560,42 @@ int vb_steering_join(struct vb_steering *s)
 	return err;
 }
 
+uint64_t vb_steering_retire(struct vb_steering *s)
+{
+	uint64_t key = 0;
+
+	s->leaving = true;
+	if (vb_registry_lock(s->registry) < 0)
+		return 0;
+	for (unsigned int i = 0; i < s->group_count; i++) {
+		struct vb_steering_group *g = &s->group[i];
+		int index = g->port ? index_of(g->port, s->registry->slot) : -1;
+		uint16_t other;
+
+		if (index < 0)
+			continue;
+		g->port->slot[index] = s->registry->slot | VB_STEERING_LEAVING;
+		(void)!vb_steering_attach(g); /* else we get what we got before */
+		other = slot_at(g->port, index_that_stays(g->port));
+		if (other != s->registry->slot && other < VB_REGISTRY_SLOTS)
+			key = s->registry->shared->member_key[other];
+	}
+	vb_registry_unlock(s->registry);
+	return key;
+}
+
+/* nudge - wakes a member who stays: it sees that the membership changed. */
+static void nudge(const struct vb_steering_group *g)
+{
+	union vb_sockaddr to;
+	socklen_t bytes = vb_sockaddr_fill(&to, &g->address, g->scope_id, VB_ROCE_PORT);
+	uint8_t packet[VB_PROBE_BYTES];
+
+	make_probe(packet, 0, 0);
+	/* If it is lost, the next packet of any peer does the same. */
+	(void)!sendto(g->probe_fd, packet, sizeof(packet), MSG_DONTWAIT, &to.any, bytes);
+}
+
 void vb_steering_leave(struct vb_steering *s)
 {
 	bool locked = vb_registry_lock(s->registry) == 0;
@@ -550,15 +604,15 @@ void vb_steering_leave(struct vb_steering *s)
 		struct vb_steering_group *g = &s->group[i];
 		int index = locked && g->port ? index_of(g->port, s->registry->slot) : -1;
 
-		if (index >= 0) {
-			/* The program first: it can only be attached through a member. */
-			remove_index(g->port, (uint32_t)index);
-			__atomic_store_n(&g->port->generation, g->port->generation + 1,
-					 __ATOMIC_RELAXED);
-			(void)!vb_steering_attach(g); /* else strays will tell */
-		}
 		close(g->fd);
 		g->fd = -1;
+		if (index < 0)
+			continue;
+		remove_index(g->port, (uint32_t)index);
+		g->port->probe = 0;
+		__atomic_store_n(&g->port->generation, g->port->generation + 1, __ATOMIC_RELAXED);
+		if (port_count(g->port) > 0)
+			nudge(g);
 	}
 	if (locked) {
 		s->registry->shared->member_key[s->registry->slot] = 0;

@@ -10,10 +10,10 @@
  *
  *      slot 511        the index itself (a probe, see below)
  *      a known slot    the index that the table in the registry gives
- *      anything else   index 0
+ *      anything else   the first index of one who stays
  *
  * A MAD for QP 1 that answers somebody names the slot too, as mad_route.h has it: the table then
- * holds for that. A request goes to index 0, whose process hands it on (udp_stray.c).
+ * holds for that. A request is "anything else", and its process hands it on (udp_stray.c).
  *
  * The kernel's array: who binds goes to the end; when a member closes or dies, the LAST one moves
  * into the hole. The table follows the same rule. It can be wrong for a moment (two died and we saw
@@ -26,6 +26,11 @@
  * program attached again. A member dies at any instruction: its pidfd wakes those who watch it, the
  * first one takes it out. Everyone watches the next VB_STEERING_WATCHES slots after its own, in a
  * circle. Should all who watch it die too, the next join or the next stray packet finds out.
+ *
+ * Who leaves does it in two steps, so that nothing that waits in its socket is lost. First its
+ * entry is marked: the program then gives it nothing that another could take, and it hands on what
+ * is there. Then it closes and takes the entry out. Only a member can attach a program, so that the
+ * others do it: until then the one who moved into the hole is missed, and strays find him.
  *
  * It does not move packets: a packet that reached the wrong process is udp_stray.c's.
  */
@@ -43,6 +48,7 @@
 #define VB_PROBE_SLOT 511u
 #define VB_PROBE_QPN (VB_PROBE_SLOT << VB_SLOT_SHIFT)
 #define VB_PROBE_BYTES 24u
+#define VB_STEERING_LEAVING 0x8000u /* the mark of an entry whose process is about to close */
 
 /* One bound address. */
 struct vb_steering_group {
@@ -66,6 +72,7 @@ struct vb_steering {
 	int epoll_fd; /* the pidfds are added here, with data = watch_data | index */
 	uint64_t watch_data;
 	uint64_t key; /* ours, random */
+	bool leaving;
 	unsigned int group_count;
 	struct vb_steering_group group[VB_STEERING_GROUPS];
 	struct vb_steering_watch watch[VB_STEERING_WATCHES];
@@ -88,7 +95,11 @@ void vb_steering_add(struct vb_steering *s, const struct in6_addr *address, uint
  * -ENOSPC too many addresses on this host, -EADDRNOTAVAIL; the caller closes the sockets then. */
 int vb_steering_join(struct vb_steering *s) VB_MUST_USE;
 
-/* vb_steering_leave - takes us out of every table and closes the receive sockets. */
+/* vb_steering_retire - the first step of leaving: from here on we get only what nobody else could
+ * take. Returns the key of a member who stays, or 0. */
+uint64_t vb_steering_retire(struct vb_steering *s);
+
+/* vb_steering_leave - the second: closes the receive sockets and takes us out of every table. */
 void vb_steering_leave(struct vb_steering *s);
 
 /* vb_steering_drop_in_child - closes the pidfds; the sockets are the carrier's. */

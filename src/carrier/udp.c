@@ -61,7 +61,10 @@ static void free_all(struct vb_udp *udp)
 static void udp_destroy(struct vb_carrier *carrier)
 {
 	struct vb_udp *udp = vb_udp_of(carrier);
+	uint64_t heir = vb_steering_retire(&udp->steering);
 
+	if (heir)
+		vb_udp_empty(udp, heir);
 	vb_steering_leave(&udp->steering);
 	for (unsigned int i = 0; i < udp->unicast_count; i++)
 		udp->address[i].rx_fd = -1;

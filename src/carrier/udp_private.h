@@ -59,8 +59,8 @@ struct vb_udp_address {
 	struct in6_addr address;
 	uint32_t scope_id;
 	bool ipv4;
-	bool group; /* multicast: only rx_fd is used */
-	int rx_fd;  /* -1: a group that was left */
+	bool group;		/* multicast: only rx_fd is used */
+	int rx_fd;		/* -1: a group that was left */
 	int tx_fd[VB_UDP_POOL]; /* -1: not made yet */
 	uint16_t tx_port[VB_UDP_POOL];
 	unsigned int empty_polls;
@@ -141,11 +141,13 @@ struct vb_udp {
 	struct mmsghdr rx_message[VB_UDP_RX_BATCH];
 	struct vb_udp_rx_buffer rx_buffer[VB_UDP_RX_BATCH];
 	uint8_t *rx_data;
+	uint64_t heir; /* not 0: we leave, and this is the key of one who stays */
 	struct vb_udp_peer peer[VB_UDP_PEERS];
 
 	/* strays */
 	int stray_fd;
 	bool stray_waiting;
+	uint64_t stray_full_key, stray_full_until_ns; /* whose queue was full for too long */
 };
 
 static inline struct vb_udp *vb_udp_of(const struct vb_carrier *carrier)
@@ -199,6 +201,9 @@ bool vb_udp_unblock(struct vb_udp *udp);
 /* udp_rx.c */
 int vb_udp_rx_init(struct vb_udp *udp) VB_MUST_USE;
 int vb_udp_poll(struct vb_carrier *carrier, int budget, bool *room);
+/* vb_udp_empty - takes what is still in the sockets for another process to heir's, or to theirs,
+ * and drops what was for us. For one who leaves. */
+void vb_udp_empty(struct vb_udp *udp, uint64_t heir);
 /* vb_udp_icrc - of a packet of at least VB_BTH_BYTES + VB_ICRC_BYTES. */
 static inline uint32_t vb_udp_icrc(const struct vb_icrc_ip *ip, const uint8_t *packet,
 				   uint32_t bytes)
@@ -211,10 +216,10 @@ int vb_udp_stray_open(struct vb_udp *udp) VB_MUST_USE;
 /* vb_udp_stray_hand_on - to the process that has the slot in the packet's QPN. */
 void vb_udp_stray_hand_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
 			  const uint8_t *packet, uint32_t bytes, uint16_t slot);
-/* vb_udp_stray_hand_mad_on - the same for a packet to QP 1, which may reach any process by right.
- */
+/* vb_udp_stray_hand_mad_on - a packet to QP 1, which may reach any process by right: to the one that
+ * joined the port's groups with that key. */
 void vb_udp_stray_hand_mad_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
-			      const uint8_t *packet, uint32_t bytes, uint16_t slot);
+			      const uint8_t *packet, uint32_t bytes, uint64_t key);
 /* vb_udp_stray_poll - takes up to budget packets that others handed to us; returns how many it
  * looked at and adds those that it delivered. */
 int vb_udp_stray_poll(struct vb_udp *udp, int budget, int *delivered);

@@ -22,6 +22,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 
@@ -35,6 +36,7 @@
 
 /* The buffers do not begin at equal offsets of a cache way. */
 #define BUFFER_STRIDE (VB_UDP_RX_BYTES + 512u)
+#define EMPTY_CALLS 1024u /* of a socket whose process leaves, whatever still comes */
 
 int vb_udp_rx_init(struct vb_udp *udp)
 {
@@ -191,18 +193,21 @@ static uint16_t gsi_slot(struct vb_udp *udp, const uint8_t *packet, uint32_t byt
 	return slot;
 }
 
-/* take_mad - the same for a packet to QP 1. */
+/* take_mad - the same for a packet to QP 1. One who leaves answers nobody: his heir does. */
 static int take_mad(struct vb_udp *udp, const struct vb_udp_rx_train *t, const uint8_t *packet,
 		    uint32_t bytes)
 {
 	uint16_t slot = gsi_slot(udp, packet, bytes);
+	uint64_t key = udp->heir;
 
-	if (slot != udp->registry->slot) {
-		vb_udp_stray_hand_mad_on(udp, t, packet, bytes, slot);
-		return 0;
+	if (slot != udp->registry->slot)
+		key = __atomic_load_n(&udp->registry->shared->member_key[slot], __ATOMIC_RELAXED);
+	else if (!key) {
+		deliver(udp, t, packet, bytes);
+		return 1;
 	}
-	deliver(udp, t, packet, bytes);
-	return 1;
+	vb_udp_stray_hand_mad_on(udp, t, packet, bytes, key);
+	return 0;
 }
 
 /* take_packet - returns 1 when it was delivered, else 0. */
@@ -231,6 +236,8 @@ static int take_packet(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint
 		return 0;
 	}
 	if (group || slot == udp->registry->slot) {
+		if (udp->heir)
+			return 0;
 		deliver(udp, t, packet, bytes);
 		return 1;
 	}
@@ -303,6 +310,18 @@ static int poll_socket(struct vb_udp *udp, unsigned int address, int budget, int
 			break;
 	}
 	return looked;
+}
+
+void vb_udp_empty(struct vb_udp *udp, uint64_t heir)
+{
+	int delivered = 0;
+
+	udp->heir = heir;
+	take_received(udp, INT_MAX, &delivered);
+	for (unsigned int i = 0; i < udp->unicast_count; i++) {
+		for (unsigned int calls = 0; calls < EMPTY_CALLS && receive(udp, i) > 0; calls++)
+			take_received(udp, INT_MAX, &delivered);
+	}
 }
 
 /* next_cold - whose turn it is of the cold sockets; the one for strays is numbered last. */

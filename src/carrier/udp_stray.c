@@ -11,7 +11,12 @@
  *
  * The one who gets it trusts nothing: the kernel must say that the sender is of our user, the
  * address must be ours, and the packet passes the same checks as one from the network. It is never
- * handed on again. A full queue drops.
+ * handed on again.
+ *
+ * The kernel lets few datagrams wait at such a socket (net.unix.max_dgram_qlen, 10). Where more
+ * come a packet is dropped, as on any network; but a MAD, which its sender repeats only after
+ * seconds, waits a moment for room. Who gave no room even so (a process that was stopped) is not
+ * waited for again for a while.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,12 +25,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "carrier/clock.h"
 #include "carrier/udp_private.h"
 #include "wire/mad.h"
 
 #define HANDED_MAGIC 0x76627374u
 #define HANDED_AT_ONCE 16
 #define STRAY_BYTES 16384u /* no packet that we hand on is longer */
+#define PATIENCE_US 2000
+#define IMPATIENT_NS 100000000ull /* after patience was in vain */
 
 struct handed {
 	uint32_t magic;
@@ -52,12 +60,14 @@ int vb_udp_stray_open(struct vb_udp *udp)
 				    .data.u64 = VB_UDP_TAG(VB_UDP_EVENT_STRAY, 0)};
 	struct sockaddr_un name;
 	socklen_t bytes = stray_name(&name, udp->steering.key);
+	const struct timeval patience = {.tv_usec = PATIENCE_US};
 	int on = 1;
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		return -errno;
 	if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0 ||
 	    bind(fd, (struct sockaddr *)&name, bytes) < 0 ||
 	    epoll_ctl(udp->carrier.fd, EPOLL_CTL_ADD, fd, &event) < 0) {
 		int err = -errno;
@@ -69,9 +79,9 @@ int vb_udp_stray_open(struct vb_udp *udp)
 	return 0;
 }
 
-/* hand_to - the process that joined the port's groups with that key. */
+/* hand_to - to the process that joined the port's groups with that key. */
 static bool hand_to(struct vb_udp *udp, uint64_t key, const struct vb_udp_rx_train *train,
-		    const uint8_t *packet, uint32_t bytes)
+		    const uint8_t *packet, uint32_t bytes, int flags)
 {
 	struct handed head = {.magic = HANDED_MAGIC,
 			      .src_port = train->ip.src_port,
@@ -84,29 +94,32 @@ static bool hand_to(struct vb_udp *udp, uint64_t key, const struct vb_udp_rx_tra
 	struct sockaddr_un to;
 	struct msghdr m = {.msg_name = &to, .msg_iov = iov, .msg_iovlen = 2};
 
-	if (!key || bytes > STRAY_BYTES)
-		return false;
 	m.msg_namelen = stray_name(&to, key);
-	return sendmsg(udp->stray_fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
+	if (key && bytes <= STRAY_BYTES && sendmsg(udp->stray_fd, &m, MSG_NOSIGNAL | flags) > 0)
+		return true;
+	udp->counters.rx_unclaimed++;
+	return false;
 }
 
 void vb_udp_stray_hand_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
 			  const uint8_t *packet, uint32_t bytes, uint16_t slot)
 {
+	uint64_t key = vb_steering_on_stray(&udp->steering, slot);
+
 	udp->counters.rx_strays++;
-	if (!hand_to(udp, vb_steering_on_stray(&udp->steering, slot), train, packet, bytes))
-		udp->counters.rx_unclaimed++;
+	(void)!hand_to(udp, key, train, packet, bytes, MSG_DONTWAIT);
 }
 
 void vb_udp_stray_hand_mad_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
-			      const uint8_t *packet, uint32_t bytes, uint16_t slot)
+			      const uint8_t *packet, uint32_t bytes, uint64_t key)
 {
-	/* It says nothing about the steering, so that is not asked. */
-	uint64_t key = __atomic_load_n(&udp->registry->shared->member_key[slot], __ATOMIC_RELAXED);
+	bool patient = key != udp->stray_full_key || vb_clock_ns() >= udp->stray_full_until_ns;
 
 	udp->counters.rx_mads_on++;
-	if (!hand_to(udp, key, train, packet, bytes))
-		udp->counters.rx_unclaimed++;
+	if (hand_to(udp, key, train, packet, bytes, patient ? 0 : MSG_DONTWAIT) || !patient)
+		return;
+	udp->stray_full_key = key;
+	udp->stray_full_until_ns = vb_clock_ns() + IMPATIENT_NS;
 }
 
 static bool is_from_our_user(struct msghdr *m)

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "carrier/clock.h"
 #include "carrier/local.h"
 #include "carrier/udp.h"
 #include "host/address.h"
@@ -28,10 +28,7 @@ pthread_mutex_t vb_engines_lock = PTHREAD_MUTEX_INITIALIZER;
 
 uint64_t vb_engine_now(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return vb_clock_ns();
 }
 
 struct vb_nic *vb_engine_nic(struct vb_engine *engine)

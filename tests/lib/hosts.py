@@ -306,14 +306,6 @@ class Veth:
         """Whether the kernel has given veth0 its link-local address, which it does some time later."""
         return self.make("ip -6 addr show dev veth0 scope link -tentative", namespace=i) != ""
 
-    def hold(self, command):
-        """A process that keeps a namespace alive, and dies with us: it reads a pipe of ours."""
-        holder = subprocess.Popen([*command, "sh", "-c", "echo ready; read line"], stdin=subprocess.PIPE,
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.holders.append(holder)
-        if holder.stdout.readline() != "ready\n":
-            raise OSError(f"no network namespace: {holder.stderr.read().strip()}")
-
     def make(self, *lines, namespace=0):
         """Runs lines with the right to change the namespaces; returns what they print."""
         text = " && ".join(lines)

@@ -24,7 +24,8 @@
 
 struct worker {
 	pid_t pid;
-	uint32_t slot; /* 0 until it has joined */
+	uint32_t slot;	    /* 0 until it has joined */
+	bool pause, paused; /* it does not look at its sockets */
 	bool stop, stopped;
 	uint64_t got, wrong, strays, handed, mads_on;
 };
@@ -75,6 +76,11 @@ static void run_worker(struct worker *w, const char *const *addresses, unsigned 
 	while (!__atomic_load_n(&w->stop, __ATOMIC_ACQUIRE)) {
 		struct pollfd p = {.fd = carrier->fd, .events = POLLIN};
 
+		if (__atomic_load_n(&w->pause, __ATOMIC_ACQUIRE)) {
+			__atomic_store_n(&w->paused, true, __ATOMIC_RELEASE);
+			usleep(200);
+			continue;
+		}
 		if (carrier->ops->arm(carrier))
 			poll(&p, 1, 20);
 		carrier->ops->disarm(carrier);
@@ -274,7 +280,9 @@ static void wait_for(unsigned int i, uint64_t count)
 	uint64_t until = test_now_ns() + PATIENCE_NS;
 
 	while (got(i) < count) {
-		assert_true(test_now_ns() < until);
+		if (test_now_ns() > until)
+			fail_msg("worker %u has %llu of %llu", i, (unsigned long long)got(i),
+				 (unsigned long long)count);
 		usleep(200);
 	}
 	assert_int_equal(got(i), count);
@@ -312,6 +320,69 @@ static void mads_reach_their_process(void **state)
 		stop(i);
 	assert_int_equal(sum_mads_on(), 30); /* index 0 kept its own */
 	assert_int_equal(sum_strays(), 0);
+	host_close(from);
+}
+
+static void pause_worker(unsigned int i)
+{
+	uint64_t until = test_now_ns() + PATIENCE_NS;
+
+	__atomic_store_n(&workers[i].pause, true, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&workers[i].paused, __ATOMIC_ACQUIRE)) {
+		assert_true(test_now_ns() < until);
+		usleep(200);
+	}
+}
+
+/* What waits in the socket of one who leaves is handed on: requests for a port to its owner, those
+ * for a port of the one who leaves to whoever stays (to refuse them). */
+static void a_leaver_hands_on_what_waits(void **state)
+{
+	struct host *from = host_open("127.7.2.32");
+	struct in6_addr to = test_address("127.7.2.33");
+	struct vb_path path = host_path(from, &to);
+
+	start(0, "127.7.2.33");
+	start(1, "127.7.2.33");
+	send_round(from, &path, 20, true); /* whoever is at index 0, the table is right */
+	pause_worker(0);
+	for (unsigned int k = 0; k < 10; k++)
+		send_mad(from, &path, 0x07, 0x03, 0x10, (uint16_t)workers[1].slot);
+	stop(0);
+	wait_for(1, 30);
+	assert_int_equal(sum_mads_on(), 0); /* what the worker said while it looked */
+	stop(1);
+	host_close(from);
+}
+
+/* A member in the middle leaves while requests and answers keep coming for the others, of whom the
+ * last moves into its place in the kernel's array. */
+static void nothing_is_lost_as_members_leave(void **state)
+{
+	struct host *from = host_open("127.7.2.34");
+	struct in6_addr to = test_address("127.7.2.35");
+	struct vb_path path = host_path(from, &to);
+
+	start(0, "127.7.2.35");
+	for (unsigned int round = 0; round < 30; round++) {
+		uint64_t first, last;
+
+		start(1, "127.7.2.35");
+		start(2, "127.7.2.35");
+		send_round(from, &path, 5, true);
+		first = got(0);
+		last = got(2);
+		__atomic_store_n(&workers[1].stop, true, __ATOMIC_RELEASE);
+		for (unsigned int k = 0; k < 100; k++) {
+			send_mad(from, &path, 0x07, 0x03, 0x10, (uint16_t)workers[0].slot);
+			send_mad(from, &path, 0x07, 0x03, 0x13, (uint16_t)workers[2].slot);
+		}
+		stop(1);
+		wait_for(0, first + 100);
+		wait_for(2, last + 100);
+		stop(2);
+	}
+	stop(0);
 	host_close(from);
 }
 
@@ -723,6 +794,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(packets_reach_their_process, end_workers),
 		cmocka_unit_test_teardown(mads_reach_their_process, end_workers),
+		cmocka_unit_test_teardown(a_leaver_hands_on_what_waits, end_workers),
+		cmocka_unit_test_teardown(nothing_is_lost_as_members_leave, end_workers),
 		cmocka_unit_test_teardown(joins_and_leaves, end_workers),
 		cmocka_unit_test_teardown(deaths_are_mended, end_workers),
 		cmocka_unit_test_teardown(addresses_are_groups_of_their_own, end_workers),
