@@ -140,7 +140,7 @@ static inline void vb_engine_refresh(struct vb_engine *engine)
 /* vb_gsi_open - 0 or -ENOMEM. */
 int vb_gsi_open(struct vb_engine *engine) VB_MUST_USE;
 /* vb_gsi_close - with the lock, or alone: tells connected peers, waiting for room at most that
- * long, and frees all. */
+ * long since the last one left, and frees all. */
 void vb_gsi_close(struct vb_engine *engine, uint64_t patience_ns);
 #define VB_FAREWELL_NS (100ull * 1000 * 1000) /* when a process or its engine ends */
 /* vb_gsi_drop_in_child - tells nobody. */

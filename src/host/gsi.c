@@ -42,6 +42,7 @@
 #define QUEUE_MAX 8192u /* MADs, of some 400 bytes each */
 #define QUEUE_NS (2000ull * 1000 * 1000)
 #define RETRY_NS (500ull * 1000) /* between looks for room */
+#define PROGRESS_FACTOR 20ull	 /* of the patience at the end, as long as MADs leave */
 #define REFUSALS 16		 /* of one look, until it is given up */
 #define PACE_NS (62500ull)	 /* a MAD over UDP: 16 in a millisecond */
 #define BURST_NS (64 * PACE_NS)
@@ -681,16 +682,21 @@ void vb_gsi_close(struct vb_engine *engine, uint64_t patience_ns)
 {
 	const struct timespec nap = {.tv_nsec = RETRY_NS};
 	struct vb_gsi *gsi = engine->gsi;
-	uint64_t until;
+	uint64_t until, at_last;
 
 	vb_engine_refresh(engine);
 	until = engine->nic->now_ns + patience_ns;
+	at_last = engine->nic->now_ns + PROGRESS_FACTOR * patience_ns;
 	vb_cm_destroy(gsi->cm);
 	gsi->cm = NULL;
 	while (!vb_list_is_empty(&gsi->queue) && engine->nic->now_ns < until) {
+		uint32_t queued = gsi->queued;
+
 		nanosleep(&nap, NULL);
 		vb_engine_refresh(engine);
 		work_queue_off(engine);
+		if (gsi->queued < queued)
+			until = VB_MIN(engine->nic->now_ns + patience_ns, at_last);
 	}
 	free_gsi(engine);
 }
