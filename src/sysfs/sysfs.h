@@ -46,8 +46,14 @@ int vb_sysfs_describe_moving(struct vb_device *device, struct vb_sysfs_sink *sin
 
 /* vb_sysfs_write - everything, below an empty directory. 0 or -errno. */
 int vb_sysfs_write(int root_fd, struct vb_device *const *list, int count) VB_MUST_USE;
-/* vb_sysfs_refresh - writes anew what moves, each file at once. 0 or -errno. */
-int vb_sysfs_refresh(int root_fd, struct vb_device *const *list, int count) VB_MUST_USE;
+/* vb_sysfs_seen_create - what was written last, of so many devices: nothing yet. NULL: no memory.
+ */
+struct vb_sysfs_seen *vb_sysfs_seen_create(int count);
+void vb_sysfs_seen_destroy(struct vb_sysfs_seen *seen);
+/* vb_sysfs_refresh - writes anew what has moved since it was seen, each file at once. 0 or -errno.
+ */
+int vb_sysfs_refresh(int root_fd, struct vb_device *const *list, int count,
+		     struct vb_sysfs_seen *seen) VB_MUST_USE;
 /* vb_sysfs_remove - the directory `name` below parent_fd, with all that is in it. */
 void vb_sysfs_remove(int parent_fd, const char *name);
 

@@ -90,28 +90,74 @@ int vb_sysfs_write(int root_fd, struct vb_device *const *list, int count)
 
 /* --- what moves -------------------------------------------------------------------------- */
 
-static int write_again(struct vb_sysfs_sink *sink, const char *path, const char *text, bool moves)
+#define MOVING_MAX 64u /* files of a device whose text moves */
+#define MOVING_TEXT 32u
+
+/* The texts in the order of the description; what does not fit is written each time. */
+struct vb_sysfs_seen {
+	size_t count;
+	char texts[][MOVING_TEXT];
+};
+
+struct fresh_sink {
+	struct tree_sink tree;
+	struct vb_sysfs_seen *seen;
+	size_t at;
+};
+
+struct vb_sysfs_seen *vb_sysfs_seen_create(int count)
 {
-	int root = vb_container_of(sink, struct tree_sink, sink)->root_fd;
+	size_t places = (size_t)count * MOVING_MAX;
+	struct vb_sysfs_seen *seen = calloc(1, sizeof(*seen) + places * MOVING_TEXT);
+
+	if (seen)
+		seen->count = places;
+	return seen;
+}
+
+void vb_sysfs_seen_destroy(struct vb_sysfs_seen *seen)
+{
+	free(seen);
+}
+
+static int write_again(int root_fd, const char *path, const char *text)
+{
 	char beside[PATH_MAX];
 	int rc;
 
 	if (snprintf(beside, sizeof(beside), "%s.new", path) >= (int)sizeof(beside))
 		return -ENAMETOOLONG;
-	(void)unlinkat(root, beside, 0);
-	rc = write_text(root, beside, text);
-	if (rc == 0 && renameat(root, beside, root, path) != 0)
+	(void)unlinkat(root_fd, beside, 0);
+	rc = write_text(root_fd, beside, text);
+	if (rc == 0 && renameat(root_fd, beside, root_fd, path) != 0)
 		rc = -errno;
 	return rc;
 }
 
-int vb_sysfs_refresh(int root_fd, struct vb_device *const *list, int count)
+static int write_moved(struct vb_sysfs_sink *sink, const char *path, const char *text, bool moves)
 {
-	struct tree_sink tree = {.sink = {write_again, link_new}, .root_fd = root_fd};
+	struct fresh_sink *fresh = vb_container_of(sink, struct fresh_sink, tree.sink);
+	char *place = fresh->at < fresh->seen->count ? fresh->seen->texts[fresh->at++] : NULL;
+	int rc;
+
+	if (place && strcmp(place, text) == 0)
+		return 0;
+	rc = write_again(fresh->tree.root_fd, path, text);
+	if (rc == 0 && place && strlen(text) < MOVING_TEXT)
+		strcpy(place, text);
+	return rc;
+}
+
+int vb_sysfs_refresh(int root_fd, struct vb_device *const *list, int count,
+		     struct vb_sysfs_seen *seen)
+{
+	struct fresh_sink fresh = {.tree = {{write_moved, link_new}, root_fd}, .seen = seen};
 	int rc = 0;
 
-	for (int i = 0; i < count && rc == 0; i++)
-		rc = vb_sysfs_describe_moving(list[i], &tree.sink);
+	for (int i = 0; i < count && rc == 0; i++) {
+		fresh.at = (size_t)i * MOVING_MAX;
+		rc = vb_sysfs_describe_moving(list[i], &fresh.tree.sink);
+	}
 	return rc;
 }
 

@@ -5,6 +5,8 @@
  *      main.c       which command is meant, help, version
  *      libraries.c  where Verbena's libraries lie, and LD_LIBRARY_PATH
  *      run.c        verbena run
+ *      namespace.c  verbena run --namespace: mounts in which everybody finds our devices
+ *      watch.c      the process that stays beside a program there
  *      child.c      a program started, listened to and ended by us
  *      demo.c       verbena demo: what runs, what is shown
  *      results.c    numbers out of what the programs print
@@ -44,6 +46,14 @@ bool vb_wants_help(int argc, char **argv);
 /* vb_use_libraries - puts Verbena's libraries first in this process's LD_LIBRARY_PATH, for the
  * programs that it runs. False after a sentence: they are not where they belong. */
 bool vb_use_libraries(void);
+
+struct vb_device;
+/* vb_namespace_enter - puts this process into a mount namespace of its own, where the kernel's
+ * files are those of these devices. A descriptor of "/" there, or -errno after a sentence. */
+int vb_namespace_enter(struct vb_device *const *list, int count);
+/* vb_run_and_watch - runs argv, and keeps the files below root_fd fresh until it ends. The exit
+ * status. */
+int vb_run_and_watch(char **argv, int root_fd, struct vb_device *const *list, int count);
 
 /* vb_say_exec_failed - the sentence for an exec that failed with error, and its exit status. */
 int vb_say_exec_failed(const char *program, int error);
