@@ -155,6 +155,9 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, const struct vb_reas
 	slot = &cq->ring[cq->head & cq->mask];
 	*slot = *cqe;
 	slot->time_ns = cq->nic->now_ns;
+	/* It is the SRQ's: it stays when the queue pair goes. */
+	if (slot->qp && slot->qp->type == VB_QPT_XRC_RECV)
+		slot->qp = NULL;
 	if (reason) {
 		slot->vendor_err = (uint16_t)reason->check;
 		if (reason->check != VB_CHECK_NONE && reason->check != VB_CHECK_FLUSHED)

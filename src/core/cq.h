@@ -44,6 +44,8 @@ enum vb_wc_opcode {
 	VB_WC_RDMA_READ = 2,
 	VB_WC_COMP_SWAP = 3,
 	VB_WC_FETCH_ADD = 4,
+	VB_WC_FLUSH = 8,
+	VB_WC_ATOMIC_WRITE = 9,
 	VB_WC_RECV = 1 << 7,
 	VB_WC_RECV_RDMA_WITH_IMM,
 	VB_WC_TM_ADD,
@@ -64,7 +66,7 @@ enum vb_wc_flags {
 
 struct vb_cqe {
 	uint64_t wr_id;
-	struct vb_qp *qp; /* NULL once the QP is gone */
+	struct vb_qp *qp; /* NULL once the QP is gone, and for receives of XRC */
 	uint32_t qpn;
 	uint32_t src_qpn; /* UD receive */
 	uint32_t byte_len;
@@ -98,7 +100,7 @@ struct vb_cq {
 	struct vb_cqe *ring;
 	enum vb_cq_arm arm;
 	bool overrun;
-	uint32_t users; /* QPs that complete into it */
+	uint32_t users; /* QPs, and SRQs of XRC, that complete into it */
 	struct vb_reason
 		last_reason; /* of the latest completion that failed for a cause of its own */
 };

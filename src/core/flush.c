@@ -32,6 +32,8 @@ static const uint8_t wc_opcode[] = {
 	[VB_WR_RDMA_READ] = VB_WC_RDMA_READ,
 	[VB_WR_ATOMIC_CMP_AND_SWP] = VB_WC_COMP_SWAP,
 	[VB_WR_ATOMIC_FETCH_AND_ADD] = VB_WC_FETCH_ADD,
+	[VB_WR_FLUSH] = VB_WC_FLUSH,
+	[VB_WR_ATOMIC_WRITE] = VB_WC_ATOMIC_WRITE,
 };
 
 void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason)
@@ -71,7 +73,9 @@ void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct v
 
 static struct vb_cq *recv_cq_of(const struct vb_qp *qp)
 {
-	return qp->srq && qp->srq->cq ? qp->srq->cq : qp->recv_cq;
+	const struct vb_srq *srq = vb_qp_srq(qp);
+
+	return srq && srq->cq ? srq->cq : qp->recv_cq;
 }
 
 void vb_qp_push_recv(struct vb_qp *qp, const struct vb_recv_wqe *recv, const struct vb_cqe *facts,
@@ -120,7 +124,7 @@ void vb_qp_fail_send(struct vb_qp *qp, enum vb_status status, const struct vb_re
 	remember_reason(qp, reason);
 	vb_qp_complete_send(qp, status, reason);
 	/* IBTA 10.3.1.6: for UC and UD a failed send stops the send queue only. */
-	vb_qp_set_state(qp, qp->type == VB_QPT_RC ? VB_QPS_ERR : VB_QPS_SQE);
+	vb_qp_set_state(qp, vb_qp_is_reliable(qp) ? VB_QPS_ERR : VB_QPS_SQE);
 }
 
 void vb_qp_fail_recv(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason,
@@ -177,8 +181,9 @@ void vb_qp_forget(struct vb_qp *qp)
 	vb_rq_reset(&qp->rq);
 	qp->watch = (struct vb_watch){0};
 	qp->resp.recv_held = false;
-	vb_cq_forget_qp(qp->send_cq, qp);
-	if (qp->recv_cq != qp->send_cq)
+	if (qp->send_cq)
+		vb_cq_forget_qp(qp->send_cq, qp);
+	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
 		vb_cq_forget_qp(qp->recv_cq, qp);
 	if (qp->srq && qp->srq->cq)
 		vb_cq_forget_qp(qp->srq->cq, qp);

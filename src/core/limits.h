@@ -23,9 +23,11 @@
 #define VB_MAX_SRQ 32768u
 #define VB_MAX_SRQ_WR 32768u
 #define VB_MAX_SRQ_SGE 32u
-#define VB_MAX_RD_ATOMIC 16u	  /* both as initiator and as target, per QP */
-#define VB_MAX_MESSAGE (1u << 31) /* bytes */
-#define VB_MAX_PATH_MTU 4096u	  /* bytes */
+#define VB_MAX_XRCD 4096u
+#define VB_MAX_XRC_SRQ (1u << (VB_MAX_QP_BITS - 1)) /* their numbers are chosen like QPs' */
+#define VB_MAX_RD_ATOMIC 16u			    /* both as initiator and as target, per QP */
+#define VB_MAX_MESSAGE (1u << 31)		    /* bytes */
+#define VB_MAX_PATH_MTU 4096u			    /* bytes */
 #define VB_PKEY_TABLE 1u
 #define VB_MAX_TM_TAGS 1024u /* tagged buffers of one SRQ */
 #define VB_MAX_TM_OPS 1024u  /* list operations under way: they are carried out at once */

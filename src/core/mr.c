@@ -21,7 +21,8 @@
 #define UPPER_COUNT (1u << (32 - VB_MAX_MR_BITS))
 #define DRAWS 32
 
-#define ACCESS_ALL (VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL)
+/* Memory that survives a loss of power is not known here: no region is flushed persistently. */
+#define ACCESS_ALL (VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL | VB_ACCESS_FLUSH_GLOBAL)
 
 struct vb_pd *vb_pd_create(struct vb_nic *nic)
 {
@@ -219,4 +220,13 @@ uint8_t *vb_mr_remote(struct vb_nic *nic, const struct vb_pd *pd, uint32_t rkey,
 		return no_bytes();
 	return check_region(mr, pd, rkey, mr ? mr->rkey : 0, mr ? mr->lkey : 0, va, length, want,
 			    &remote_checks, reason);
+}
+
+bool vb_mr_remote_whole(struct vb_nic *nic, const struct vb_pd *pd, uint32_t rkey, uint32_t want,
+			struct vb_reason *reason)
+{
+	const struct vb_mr *mr = nic->mrs[rkey & SLOT_MASK];
+
+	return check_region(mr, pd, rkey, mr ? mr->rkey : 0, mr ? mr->lkey : 0, mr ? mr->iova : 0,
+			    0, want, &remote_checks, reason);
 }

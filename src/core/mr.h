@@ -27,6 +27,9 @@ enum vb_access {
 	VB_ACCESS_REMOTE_WRITE = 1 << 1,
 	VB_ACCESS_REMOTE_READ = 1 << 2,
 	VB_ACCESS_REMOTE_ATOMIC = 1 << 3,
+	/* not in every release's header: what a peer's FLUSH may ask for */
+	VB_ACCESS_FLUSH_GLOBAL = 1 << 8,
+	VB_ACCESS_FLUSH_PERSISTENT = 1 << 9,
 };
 #define VB_ACCESS_REMOTE_ALL                                                                       \
 	(VB_ACCESS_REMOTE_WRITE | VB_ACCESS_REMOTE_READ | VB_ACCESS_REMOTE_ATOMIC)
@@ -70,5 +73,9 @@ uint8_t *vb_mr_local(struct vb_nic *nic, const struct vb_pd *pd, uint32_t lkey, 
 /* vb_mr_remote - the same for a peer's request: rkey, remote address, rights. */
 uint8_t *vb_mr_remote(struct vb_nic *nic, const struct vb_pd *pd, uint32_t rkey, uint64_t va,
 		      uint64_t length, uint32_t want, struct vb_reason *reason);
+
+/* vb_mr_remote_whole - the same for all of the key's region, wherever that lies. */
+bool vb_mr_remote_whole(struct vb_nic *nic, const struct vb_pd *pd, uint32_t rkey, uint32_t want,
+			struct vb_reason *reason);
 
 #endif

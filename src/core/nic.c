@@ -48,6 +48,7 @@ void vb_nic_destroy(struct vb_nic *nic)
 	VB_ASSERT(nic->qp_count == 0);
 	free(nic->qps);
 	free(nic->mrs);
+	free(nic->xrc_srqs);
 	free(nic->rested);
 	free(nic->resting);
 	vb_heap_finish(&nic->timers);
@@ -140,17 +141,22 @@ void vb_nic_raise(struct vb_nic *nic, enum vb_event_type type, struct vb_qp *qp,
 
 /* --- packets in -------------------------------------------------------------------------- */
 
+/* is_in_its_direction - each end of an XRC connection is only one half: requests go to one,
+ * responses to the other. */
+static bool is_in_its_direction(const struct vb_qp *qp, const struct vb_headers *h)
+{
+	const bool response = vb_opcode_table[h->opcode].flags & VB_IS_RESPONSE;
+
+	return !(qp->type == VB_QPT_XRC_SEND && !response) &&
+	       !(qp->type == VB_QPT_XRC_RECV && response);
+}
+
 /* may_see - whether the packet is one for this QP; if not, the refusal's counter is counted. */
 static bool may_see(struct vb_qp *qp, const struct vb_headers *h, const struct vb_rx *rx)
 {
 	struct vb_counters *c = &qp->nic->counters;
-	static const enum vb_transport transport[] = {
-		[VB_QPT_RC] = VB_TRANSPORT_RC,
-		[VB_QPT_UC] = VB_TRANSPORT_UC,
-		[VB_QPT_UD] = VB_TRANSPORT_UD,
-	};
 
-	if (vb_opcode_transport(h->opcode) != transport[qp->type]) {
+	if (vb_opcode_transport(h->opcode) != vb_qp_transport(qp) || !is_in_its_direction(qp, h)) {
 		c->rx_wrong_transport++;
 		return false;
 	}
@@ -187,6 +193,8 @@ static void give_to(struct vb_qp *qp, const void *env)
 		vb_watch_heard(qp, qp->nic->now_ns);
 	switch (qp->type) {
 	case VB_QPT_RC:
+	case VB_QPT_XRC_SEND:
+	case VB_QPT_XRC_RECV:
 		if (vb_opcode_table[a->h.opcode].flags & VB_IS_RESPONSE)
 			vb_rc_on_response(qp, &a->h, a->payload, a->bytes, qp->nic->now_ns);
 		else
@@ -255,7 +263,7 @@ static bool run_qp(struct vb_qp *qp, uint64_t now_ns)
 {
 	bool more = false;
 
-	if (qp->type == VB_QPT_RC)
+	if (vb_qp_is_reliable(qp))
 		more = vb_rc_responder_run(qp);
 	if (!qp->blocked)
 		more |= vb_requester_run(qp, now_ns);

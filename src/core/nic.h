@@ -125,10 +125,13 @@ struct vb_nic {
 
 	struct vb_qp **qps; /* 1 << VB_MAX_QP_BITS, by QPN - qpn_base */
 	struct vb_mr **mrs; /* 1 << VB_MAX_MR_BITS, by key's low bits */
+	struct vb_srq *
+		*xrc_srqs; /* by SRQ number - qpn_base, xrc.c; NULL before the first domain */
 	uint16_t *rested; /* VB_QPN_REST indices into qps, the oldest at rest_count % VB_QPN_REST */
 	uint8_t *resting; /* by index: it is among them */
 	uint64_t rest_count;
 	uint32_t qp_count, mr_count, pd_count, cq_count, srq_count, ah_count;
+	uint32_t xrcd_count, xrc_srq_count;
 	uint32_t next_pd_id;
 
 	struct vb_list groups; /* multicast, mcast.c */

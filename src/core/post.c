@@ -19,7 +19,9 @@
 #define OPCODES_UD (1u << VB_WR_SEND | 1u << VB_WR_SEND_WITH_IMM)
 #define OPCODES_UC (OPCODES_UD | 1u << VB_WR_RDMA_WRITE | 1u << VB_WR_RDMA_WRITE_WITH_IMM)
 #define OPCODES_ATOMIC (1u << VB_WR_ATOMIC_CMP_AND_SWP | 1u << VB_WR_ATOMIC_FETCH_AND_ADD)
-#define OPCODES_RC (OPCODES_UC | 1u << VB_WR_RDMA_READ | OPCODES_ATOMIC)
+#define OPCODES_PLACEMENT (1u << VB_WR_FLUSH | 1u << VB_WR_ATOMIC_WRITE)
+#define OPCODES_RC (OPCODES_UC | 1u << VB_WR_RDMA_READ | OPCODES_ATOMIC | OPCODES_PLACEMENT)
+#define OPCODES_INLINE (OPCODES_UC | 1u << VB_WR_ATOMIC_WRITE)
 
 static bool opcode_is_of(enum vb_wr_opcode opcode, uint32_t opcodes)
 {
@@ -30,11 +32,14 @@ static uint32_t opcodes_of_type(enum vb_qp_type type)
 {
 	switch (type) {
 	case VB_QPT_RC:
+	case VB_QPT_XRC_SEND:
 		return OPCODES_RC;
 	case VB_QPT_UC:
 		return OPCODES_UC;
 	case VB_QPT_UD:
 		return OPCODES_UD;
+	case VB_QPT_XRC_RECV:
+		break;
 	}
 	return 0;
 }
@@ -65,6 +70,14 @@ static uint64_t sum_lengths(const struct vb_sge *sges, uint32_t num_sge)
 	return length;
 }
 
+static bool judge_flush(const struct vb_send_wr *wr)
+{
+	const uint8_t placements = VB_FLUSH_GLOBAL | VB_FLUSH_PERSISTENT;
+
+	return wr->num_sge == 0 && wr->flush.placement && !(wr->flush.placement & ~placements) &&
+	       wr->flush.selectivity <= VB_FLUSH_REGION;
+}
+
 /* judge_send - whether the request can be posted to this QP at all; length is that of its SGEs. */
 static bool judge_send(const struct vb_qp *qp, const struct vb_send_wr *wr, uint64_t length)
 {
@@ -74,10 +87,16 @@ static bool judge_send(const struct vb_qp *qp, const struct vb_send_wr *wr, uint
 		return false;
 	/* Inline is for data that goes out (ibv_post_send(3)). */
 	if (wr->flags & VB_SEND_INLINE &&
-	    (length > qp->cap.max_inline_data || !opcode_is_of(wr->opcode, OPCODES_UC)))
+	    (length > qp->cap.max_inline_data || !opcode_is_of(wr->opcode, OPCODES_INLINE)))
 		return false;
 	if (opcode_is_of(wr->opcode, OPCODES_ATOMIC) &&
 	    (wr->num_sge != 1 || length != ATOMIC_BYTES))
+		return false;
+	if (wr->opcode == VB_WR_ATOMIC_WRITE && length != ATOMIC_BYTES)
+		return false;
+	if (wr->opcode == VB_WR_FLUSH && !judge_flush(wr))
+		return false;
+	if (qp->type == VB_QPT_XRC_SEND && wr->remote_srqn > VB_QPN_MASK)
 		return false;
 	if (qp->type == VB_QPT_UD &&
 	    (!wr->ah || wr->ah->pd != qp->pd || wr->remote_qpn > VB_QPN_MASK))
@@ -129,6 +148,9 @@ static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const stru
 		.imm = wr->imm,
 		.remote_qpn = wr->remote_qpn,
 		.remote_qkey = wr->remote_qkey,
+		.srqn = wr->remote_srqn,
+		.placement = wr->flush.placement,
+		.selectivity = wr->flush.selectivity,
 		.opcode = (uint8_t)wr->opcode,
 		.flags = (uint8_t)(wr->flags | (qp->sq_sig_all ? VB_SEND_SIGNALED : 0)),
 		.status_known = too_long,
@@ -142,16 +164,26 @@ static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const stru
 		memcpy(wqe->sges, wr->sges, wr->num_sge * sizeof(*wr->sges));
 }
 
+int vb_qp_check_send(const struct vb_qp *qp, const struct vb_send_wr *wr)
+{
+	/* Before the list is walked: it has no more entries than were promised. */
+	if (wr->num_sge > qp->cap.max_send_sge ||
+	    !judge_send(qp, wr, sum_lengths(wr->sges, wr->num_sge)))
+		return -EINVAL;
+	return 0;
+}
+
 int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr)
 {
 	uint64_t length;
 
-	/* Before the list is walked: it has no more entries than were promised. */
 	if (wr->num_sge > qp->cap.max_send_sge)
 		return -EINVAL;
 	length = sum_lengths(wr->sges, wr->num_sge);
 	if (!judge_send(qp, wr, length))
 		return -EINVAL;
+	if (wr->opcode == VB_WR_FLUSH)
+		length = wr->flush.length;
 	if (qp->sq_head - qp->sq_free >= qp->cap.max_send_wr)
 		return -ENOMEM;
 	fill_wqe(qp, vb_qp_wqe(qp, qp->sq_head), wr, length);
@@ -170,7 +202,7 @@ int vb_qp_post_recv(struct vb_qp *qp, const struct vb_recv_wr *wr)
 {
 	int rc;
 
-	if (qp->state == VB_QPS_RESET || qp->srq)
+	if (qp->state == VB_QPS_RESET || qp->srq || qp->type == VB_QPT_XRC_SEND || qp->xrcd)
 		return -EINVAL;
 	rc = vb_rq_post(&qp->rq, wr);
 	if (rc < 0)

@@ -5,6 +5,7 @@
  */
 #include "core/mcast.h"
 #include "core/qp.h"
+#include "core/xrc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,27 +29,48 @@ static bool is_type(enum vb_qp_type type)
 	case VB_QPT_RC:
 	case VB_QPT_UC:
 	case VB_QPT_UD:
+	case VB_QPT_XRC_SEND:
+	case VB_QPT_XRC_RECV:
 		return true;
 	}
 	return false;
+}
+
+/* What a QP of this type lives in and completes into, and nothing else. */
+static bool surroundings_are_valid(const struct vb_pd *pd, const struct vb_qp_init *init)
+{
+	if (!is_type(init->type))
+		return false;
+	if (init->type == VB_QPT_XRC_RECV)
+		return init->xrcd && !pd && !init->send_cq && !init->recv_cq && !init->srq;
+	if (!pd || init->xrcd || !init->send_cq)
+		return false;
+	if (init->type == VB_QPT_XRC_SEND)
+		return !init->srq;
+	/* ibv_create_qp(3) */
+	return init->recv_cq && !(init->srq && init->type == VB_QPT_UC);
+}
+
+static bool has_receive_queue(const struct vb_qp_init *init)
+{
+	return !init->srq && init->type != VB_QPT_XRC_SEND && init->type != VB_QPT_XRC_RECV;
 }
 
 static bool init_is_valid(const struct vb_qp_init *init)
 {
 	const struct vb_qp_cap *cap = &init->cap;
 
-	if (!is_type(init->type) || !init->send_cq || !init->recv_cq)
-		return false;
-	if (init->srq && init->type == VB_QPT_UC) /* ibv_create_qp(3) */
-		return false;
+	if (init->type == VB_QPT_XRC_RECV) /* has no queues */
+		return true;
 	/* Tag matching is for RC, and takes the send queue for itself. */
 	if (init->srq && init->srq->tm && (init->type != VB_QPT_RC || cap->max_send_wr))
 		return false;
 	if (cap->max_send_wr > VB_MAX_QP_WR || cap->max_send_sge > VB_MAX_SGE ||
 	    cap->max_inline_data > VB_MAX_INLINE)
 		return false;
-	/* A QP with an SRQ has no receive queue: what was asked for it does not matter. */
-	return init->srq || (cap->max_recv_wr <= VB_MAX_QP_WR && cap->max_recv_sge <= VB_MAX_SGE);
+	/* Without a receive queue, what was asked for it does not matter. */
+	return !has_receive_queue(init) ||
+	       (cap->max_recv_wr <= VB_MAX_QP_WR && cap->max_recv_sge <= VB_MAX_SGE);
 }
 
 /* What the QP gets: what was asked for, but a send queue that can be used. Adapters keep inline
@@ -58,12 +80,12 @@ static struct vb_qp_cap choose_cap(const struct vb_qp_init *init)
 {
 	struct vb_qp_cap cap = init->cap;
 
-	if (init->srq && init->srq->tm)
+	if (init->type == VB_QPT_XRC_RECV || (init->srq && init->srq->tm))
 		return (struct vb_qp_cap){0};
 	cap.max_send_wr = VB_MAX(cap.max_send_wr, 1u);
 	cap.max_send_sge = VB_MAX(cap.max_send_sge, 1u);
 	cap.max_inline_data = VB_MAX(cap.max_inline_data, cap.max_send_sge * SGE_BYTES);
-	if (init->srq)
+	if (!has_receive_queue(init))
 		cap.max_recv_wr = cap.max_recv_sge = 0;
 	else if (cap.max_recv_wr)
 		cap.max_recv_sge = VB_MAX(cap.max_recv_sge, 1u);
@@ -87,6 +109,8 @@ static int alloc_send_queue(struct vb_qp *qp)
 	const struct vb_qp_cap room = send_room(qp), *cap = &room;
 	size_t places;
 
+	if (!cap->max_send_wr) /* XRC_RECV */
+		return 0;
 	qp->sq_mask = vb_ring_mask(cap->max_send_wr);
 	places = (size_t)qp->sq_mask + 1;
 	qp->sq = calloc(places, sizeof(*qp->sq));
@@ -107,6 +131,8 @@ static int alloc_receive_queue(struct vb_qp *qp)
 
 	if (qp->srq && qp->srq->tm)
 		sges = VB_MAX(sges, VB_MAX_TM_SGE);
+	if (qp->xrcd)
+		sges = VB_MAX_SRQ_SGE;
 	qp->recv_sges = calloc(sges, sizeof(*qp->recv_sges));
 	if (!qp->recv_sges)
 		return -ENOMEM;
@@ -126,9 +152,14 @@ static void free_qp(struct vb_qp *qp)
 
 static void count_users(struct vb_qp *qp, int by)
 {
-	qp->pd->users += (uint32_t)by;
-	qp->send_cq->users += (uint32_t)by;
-	qp->recv_cq->users += (uint32_t)by;
+	if (qp->pd)
+		qp->pd->users += (uint32_t)by;
+	if (qp->send_cq)
+		qp->send_cq->users += (uint32_t)by;
+	if (qp->recv_cq)
+		qp->recv_cq->users += (uint32_t)by;
+	if (qp->xrcd)
+		qp->xrcd->users += (uint32_t)by;
 	if (qp->srq)
 		qp->srq->users += (uint32_t)by;
 }
@@ -137,14 +168,14 @@ struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init)
 {
 	struct vb_qp *qp;
 
-	if (!init_is_valid(init)) {
+	if (!surroundings_are_valid(pd, init) || !init_is_valid(init)) {
 		errno = EINVAL;
 		return NULL;
 	}
 	qp = calloc(1, sizeof(*qp));
 	if (!qp)
 		return NULL;
-	qp->nic = pd->nic;
+	qp->nic = pd ? pd->nic : init->xrcd->nic;
 	qp->user = init->user;
 	qp->type = init->type;
 	qp->state = VB_QPS_RESET;
@@ -152,15 +183,19 @@ struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init)
 	qp->send_cq = init->send_cq;
 	qp->recv_cq = init->recv_cq;
 	qp->srq = init->srq;
+	qp->xrcd = init->xrcd;
+	vb_list_init(&qp->xrc_link);
 	qp->sq_sig_all = init->sq_sig_all;
 	qp->cap = choose_cap(init);
 	if (alloc_send_queue(qp) < 0 || alloc_receive_queue(qp) < 0 ||
-	    vb_nic_add_qp(pd->nic, qp) < 0) {
+	    vb_nic_add_qp(qp->nic, qp) < 0) {
 		free_qp(qp);
 		errno = ENOMEM;
 		return NULL;
 	}
 	count_users(qp, 1);
+	if (qp->xrcd)
+		vb_list_append(&qp->xrcd->qps, &qp->xrc_link);
 	init->cap = qp->cap;
 	return qp;
 }
@@ -177,6 +212,7 @@ void vb_qp_destroy(struct vb_qp *qp)
 	 */
 	vb_qp_set_state(qp, VB_QPS_RESET);
 	vb_nic_remove_qp(nic, qp);
+	vb_list_remove(&qp->xrc_link);
 	count_users(qp, -1);
 	free_qp(qp);
 }
@@ -230,6 +266,7 @@ static void check_queues(const struct vb_qp *qp)
 	VB_ASSERT(qp->sq_head - qp->sq_una <= used);
 	VB_ASSERT(vb_rq_count(&qp->rq) <= qp->rq.max_wr);
 	VB_ASSERT(!qp->srq || qp->rq.max_wr == 0);
+	VB_ASSERT(!qp->xrcd || qp->sq_head == 0);
 }
 
 static void check_requester(const struct vb_qp *qp)
@@ -252,6 +289,7 @@ static void check_responder(const struct vb_qp *qp)
 	VB_ASSERT(resp->reply_head - resp->reply_next <= VB_MAX_RD_ATOMIC);
 	VB_ASSERT(resp->reply_done - resp->reply_next <= resp->reply_head - resp->reply_next);
 	VB_ASSERT(resp->recv.sges == qp->recv_sges);
+	VB_ASSERT(!qp->xrcd || !resp->recv_held || resp->srq);
 	/* UC keeps the request of a message that was lost in the middle; a WRITE may come in
 	 * between. */
 	VB_ASSERT(!resp->recv_held || resp->message != VB_MSG_NONE || qp->type == VB_QPT_UC);
@@ -278,7 +316,7 @@ void vb_qp_check(const struct vb_qp *qp)
 		if (qp->state != VB_QPS_RTR)
 			check_requester(qp);
 		if (qp->state == VB_QPS_SQE)
-			VB_ASSERT(qp->type != VB_QPT_RC && qp->sq_una == qp->sq_head);
+			VB_ASSERT(!vb_qp_is_reliable(qp) && qp->sq_una == qp->sq_head);
 		break;
 	case VB_QPS_ERR: /* all was flushed */
 		VB_ASSERT(qp->sq_una == qp->sq_head && vb_rq_count(&qp->rq) == 0);

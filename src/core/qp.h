@@ -7,6 +7,7 @@
  *   post.c        posting send and receive requests: the checks, the queue
  *   requester.c   from requests to packets, for all types; rc_requester.c what RC adds
  *   rc_responder.c, uc.c, ud.c   from packets to memory and completions
+ *   xrc.c         what the two halves of XRC have instead of a PD and a receive CQ
  *
  * The send queue is a ring of WQEs with four free-running counters:
  *
@@ -37,7 +38,13 @@ struct vb_nic;
 
 /* numerically equal to enum ibv_qp_type, ibv_qp_state, ibv_mtu, ibv_wr_opcode, ibv_send_flags,
  * ibv_qp_attr_mask; the face asserts it */
-enum vb_qp_type { VB_QPT_RC = 2, VB_QPT_UC = 3, VB_QPT_UD = 4 };
+enum vb_qp_type {
+	VB_QPT_RC = 2,
+	VB_QPT_UC = 3,
+	VB_QPT_UD = 4,
+	VB_QPT_XRC_SEND = 9,  /* the initiator's half: requests out, responses in */
+	VB_QPT_XRC_RECV = 10, /* the target's */
+};
 
 enum vb_qp_state {
 	VB_QPS_RESET,
@@ -60,6 +67,8 @@ enum vb_wr_opcode {
 	VB_WR_RDMA_READ,
 	VB_WR_ATOMIC_CMP_AND_SWP,
 	VB_WR_ATOMIC_FETCH_AND_ADD,
+	VB_WR_FLUSH = 14,
+	VB_WR_ATOMIC_WRITE = 15,
 };
 
 enum vb_send_flags {
@@ -131,6 +140,12 @@ struct vb_send_wr {
 	uint64_t compare_add, swap; /* atomics */
 	struct vb_ah *ah;	    /* UD */
 	uint32_t remote_qpn, remote_qkey;
+	uint32_t remote_srqn; /* XRC */
+	struct {
+		uint32_t length;     /* bytes from remote_addr on */
+		uint8_t placement;   /* enum vb_placement */
+		uint8_t selectivity; /* enum vb_selectivity */
+	} flush;
 };
 
 struct vb_send_wqe {
@@ -143,10 +158,12 @@ struct vb_send_wqe {
 	uint32_t rkey;
 	uint32_t imm;
 	uint32_t remote_qpn, remote_qkey;
-	uint32_t psn;	     /* of its first packet; valid once assigned */
-	uint32_t packets;    /* PSNs that it takes (a READ: those of its responses) */
-	uint32_t moved;	     /* direct: bytes moved so far; READ: bytes received in order */
-	uint8_t opcode;	     /* enum vb_wr_opcode */
+	uint32_t srqn;	  /* XRC: the remote SRQ */
+	uint32_t psn;	  /* of its first packet; valid once assigned */
+	uint32_t packets; /* PSNs that it takes (a READ: those of its responses) */
+	uint32_t moved;	  /* direct: bytes moved so far; READ: bytes received in order */
+	uint8_t opcode;	  /* enum vb_wr_opcode */
+	uint8_t placement, selectivity; /* FLUSH */
 	uint8_t flags;	     /* enum vb_send_flags; SIGNALED already includes sq_sig_all */
 	bool by_packets;     /* direct access was refused: send it as packets */
 	bool status_known;   /* failed at post time or locally: completes with status in its turn */
@@ -175,16 +192,19 @@ struct vb_requester {
 
 enum vb_message { VB_MSG_NONE, VB_MSG_SEND, VB_MSG_WRITE, VB_MSG_SKIP };
 
-/* A READ or atomic request that was accepted: to answer, and kept to answer duplicates. */
+/* A READ, atomic, FLUSH or ATOMIC WRITE that was accepted: to answer, and kept to answer
+ * duplicates.
+ */
 struct vb_reply {
 	uint32_t psn; /* first PSN of the answer */
 	uint32_t packets;
 	uint32_t msn;
-	uint8_t operation; /* enum vb_operation: READ_REQUEST, CMP_SWP, FETCH_ADD */
+	uint8_t operation; /* enum vb_operation */
 	uint64_t va;
 	uint32_t rkey;
 	uint32_t length;
 	uint64_t result; /* atomics: the value before */
+	uint32_t srqn;	 /* XRC */
 };
 
 struct vb_responder {
@@ -195,6 +215,8 @@ struct vb_responder {
 	bool seq_nak_sent; /* one NAK per gap */
 	bool recv_held;	   /* recv holds a request taken for the message under way */
 	bool comm_est;	   /* the event was raised */
+	struct vb_srq *
+		srq; /* XRC: of the message under way or the latest request; NULL once it is gone */
 	struct vb_recv_wqe recv;
 	struct vb_tm_message tm; /* on an SRQ of tag matching: what the SEND under way is */
 	uint32_t received;	 /* bytes of the message so far */
@@ -234,6 +256,8 @@ struct vb_qp {
 	struct vb_pd *pd;
 	struct vb_cq *send_cq, *recv_cq;
 	struct vb_srq *srq;
+	struct vb_xrcd *xrcd; /* XRC_RECV, which has no PD and no CQs */
+	struct vb_list xrc_link;
 	bool sq_sig_all;
 	struct vb_qp_cap cap;
 	struct vb_qp_attr attr; /* as set by modify */
@@ -267,6 +291,7 @@ struct vb_qp_init {
 	enum vb_qp_type type;
 	struct vb_cq *send_cq, *recv_cq;
 	struct vb_srq *srq;
+	struct vb_xrcd *xrcd; /* XRC_RECV */
 	struct vb_qp_cap cap;
 	bool sq_sig_all;
 	void *user;
@@ -274,7 +299,8 @@ struct vb_qp_init {
 
 /* vb_qp_create - a QP in RESET; init->cap returns what was given (never less than asked). NULL with
  * errno EINVAL: a cap over the NIC's limits, a missing CQ, an SRQ on UC. With an SRQ, max_recv_wr
- * and max_recv_sge are ignored. ENOMEM at VB_MAX_QP. */
+ * and max_recv_sge are ignored. XRC_SEND receives nothing and needs no receive CQ; XRC_RECV has an
+ * XRC domain instead of pd, which is NULL, and of everything else. ENOMEM at VB_MAX_QP. */
 struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init);
 /* vb_qp_destroy - its completions leave the CQs, its requests never complete. NULL is accepted. */
 void vb_qp_destroy(struct vb_qp *qp);
@@ -300,6 +326,9 @@ void vb_qp_query(const struct vb_qp *qp, struct vb_qp_attr *attr);
  * cap), -ENOMEM (no slot). Local protection errors are not checked here: they complete with their
  * status. */
 int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr);
+/* vb_qp_check_send - whether the same would be refused, but for the lack of a slot. 0 or -EINVAL.
+ */
+int vb_qp_check_send(const struct vb_qp *qp, const struct vb_send_wr *wr);
 /* vb_qp_post_recv - 0; -EINVAL (state RESET, an SRQ is attached, too many SGEs), -ENOMEM (no slot).
  */
 int vb_qp_post_recv(struct vb_qp *qp, const struct vb_recv_wr *wr);
@@ -316,6 +345,26 @@ void vb_qp_settle(struct vb_qp *qp);
 /* vb_qp_check - asserts every invariant; after each entry point in debug builds and the simulator.
  */
 void vb_qp_check(const struct vb_qp *qp);
+
+/* vb_qp_is_reliable - its packets are acknowledged and repeated. */
+static inline bool vb_qp_is_reliable(const struct vb_qp *qp)
+{
+	return qp->type == VB_QPT_RC || qp->type == VB_QPT_XRC_SEND || qp->type == VB_QPT_XRC_RECV;
+}
+
+/* vb_qp_srq - the shared queue that the message under way takes from; NULL: the QP's own queue. */
+static inline struct vb_srq *vb_qp_srq(const struct vb_qp *qp)
+{
+	return qp->xrcd ? qp->resp.srq : qp->srq;
+}
+
+/* vb_wr_is_answered - the request's response says more than that it was received. */
+static inline bool vb_wr_is_answered(uint8_t opcode)
+{
+	return opcode == VB_WR_RDMA_READ || opcode == VB_WR_ATOMIC_CMP_AND_SWP ||
+	       opcode == VB_WR_ATOMIC_FETCH_AND_ADD || opcode == VB_WR_FLUSH ||
+	       opcode == VB_WR_ATOMIC_WRITE;
+}
 
 static inline struct vb_send_wqe *vb_qp_wqe(const struct vb_qp *qp, uint32_t counter)
 {

@@ -151,6 +151,86 @@ static const struct move ud_moves[VB_QPS_COUNT][VB_QPS_COUNT] = {
 	},
 };
 
+/* XRC (annex A14): RC's, divided between the half that requests and the half that responds. */
+static const struct move xrc_send_moves[VB_QPS_COUNT][VB_QPS_COUNT] = {
+	[VB_QPS_RESET][VB_QPS_INIT] = {
+		.valid = true,
+		.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+	},
+	[VB_QPS_INIT][VB_QPS_INIT] = {
+		.valid = true,
+		.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+	},
+	[VB_QPS_INIT][VB_QPS_RTR] = {
+		.valid = true,
+		.required = VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN,
+		.optional = VB_QP_ALT_PATH | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX,
+	},
+	[VB_QPS_RTR][VB_QPS_RTS] = {
+		.valid = true,
+		.required = VB_QP_TIMEOUT | VB_QP_RETRY_CNT | VB_QP_RNR_RETRY | VB_QP_SQ_PSN |
+			    VB_QP_MAX_QP_RD_ATOMIC,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
+	},
+	[VB_QPS_RTS][VB_QPS_RTS] = {
+		.valid = true,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
+	},
+	[VB_QPS_RTS][VB_QPS_SQD] = {
+		.valid = true,
+		.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
+	},
+	[VB_QPS_SQD][VB_QPS_SQD] = {
+		.valid = true,
+		.optional = VB_QP_PORT | VB_QP_AV | VB_QP_TIMEOUT | VB_QP_RETRY_CNT |
+			    VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC | VB_QP_ACCESS_FLAGS |
+			    VB_QP_PKEY_INDEX | MIGRATION,
+	},
+	[VB_QPS_SQD][VB_QPS_RTS] = {
+		.valid = true,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | MIGRATION,
+	},
+};
+
+static const struct move xrc_recv_moves[VB_QPS_COUNT][VB_QPS_COUNT] = {
+	[VB_QPS_RESET][VB_QPS_INIT] = {
+		.valid = true,
+		.required = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+	},
+	[VB_QPS_INIT][VB_QPS_INIT] = {
+		.valid = true,
+		.optional = VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+	},
+	[VB_QPS_INIT][VB_QPS_RTR] = {
+		.valid = true,
+		.required = VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN |
+			    VB_QP_MAX_DEST_RD_ATOMIC | VB_QP_MIN_RNR_TIMER,
+		.optional = VB_QP_ALT_PATH | VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX,
+	},
+	[VB_QPS_RTR][VB_QPS_RTS] = {
+		.valid = true,
+		.required = VB_QP_TIMEOUT | VB_QP_SQ_PSN,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER | MIGRATION,
+	},
+	[VB_QPS_RTS][VB_QPS_RTS] = {
+		.valid = true,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER | MIGRATION,
+	},
+	[VB_QPS_RTS][VB_QPS_SQD] = {
+		.valid = true,
+		.optional = VB_QP_EN_SQD_ASYNC_NOTIFY,
+	},
+	[VB_QPS_SQD][VB_QPS_SQD] = {
+		.valid = true,
+		.optional = VB_QP_PORT | VB_QP_AV | VB_QP_TIMEOUT | VB_QP_MAX_DEST_RD_ATOMIC |
+			    VB_QP_ACCESS_FLAGS | VB_QP_PKEY_INDEX | VB_QP_MIN_RNR_TIMER | MIGRATION,
+	},
+	[VB_QPS_SQD][VB_QPS_RTS] = {
+		.valid = true,
+		.optional = VB_QP_CUR_STATE | VB_QP_ACCESS_FLAGS | VB_QP_MIN_RNR_TIMER | MIGRATION,
+	},
+};
+
 /* clang-format on */
 
 static struct move find_move(enum vb_qp_type type, enum vb_qp_state from, enum vb_qp_state to)
@@ -166,6 +246,10 @@ static struct move find_move(enum vb_qp_type type, enum vb_qp_state from, enum v
 		return uc_moves[from][to];
 	case VB_QPT_UD:
 		return ud_moves[from][to];
+	case VB_QPT_XRC_SEND:
+		return xrc_send_moves[from][to];
+	case VB_QPT_XRC_RECV:
+		return xrc_recv_moves[from][to];
 	}
 	return (struct move){0};
 }
@@ -193,7 +277,8 @@ static bool judge_move(const struct vb_qp *qp, const struct vb_qp_attr *attr, ui
 
 static bool judge_values(const struct vb_qp_attr *attr, uint32_t mask)
 {
-	const uint32_t access = VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL;
+	const uint32_t access = VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL |
+				VB_ACCESS_FLUSH_GLOBAL | VB_ACCESS_FLUSH_PERSISTENT;
 
 	if (mask & VB_QP_PORT && attr->port_num != 1)
 		return false;

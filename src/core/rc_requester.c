@@ -9,6 +9,7 @@
  *      NAK other p      everything before p is done; the request of p fails
  *      READ response p  everything before p is done; p's bytes have come
  *      ATOMIC ACK p     everything before p is done; p's old value has come
+ *                       (FLUSH and ATOMIC WRITE are answered by a READ response without bytes)
  *
  * "Everything before p" stops at a READ or atomic that has not been answered itself: that answer
  * was lost, and the requester goes back as for a sequence NAK (an implied NAK, once per such PSN).
@@ -17,8 +18,18 @@
 
 static bool wants_answer(const struct vb_send_wqe *w)
 {
-	return w->opcode == VB_WR_RDMA_READ || w->opcode == VB_WR_ATOMIC_CMP_AND_SWP ||
-	       w->opcode == VB_WR_ATOMIC_FETCH_AND_ADD;
+	return vb_wr_is_answered(w->opcode);
+}
+
+/* is_placement - answered by an empty READ response (IBTA A19). */
+static bool is_placement(const struct vb_send_wqe *w)
+{
+	return w->opcode == VB_WR_FLUSH || w->opcode == VB_WR_ATOMIC_WRITE;
+}
+
+static bool is_atomic(const struct vb_send_wqe *w)
+{
+	return w->opcode == VB_WR_ATOMIC_CMP_AND_SWP || w->opcode == VB_WR_ATOMIC_FETCH_AND_ADD;
 }
 
 /* --- progress ---------------------------------------------------------------------------- */
@@ -275,6 +286,21 @@ static void on_atomic_ack(struct vb_qp *qp, struct vb_send_wqe *w, const struct 
 	note_progress(qp, 1, now_ns);
 }
 
+static void on_placement_response(struct vb_qp *qp, const struct vb_headers *h, uint32_t bytes,
+				  uint64_t now_ns)
+{
+	const bool counted = vb_psn_before(h->psn, qp->req.nxt_psn);
+
+	if (bytes > 0 || vb_opcode_operation(h->opcode) != VB_OP_READ_RESPONSE_ONLY) {
+		bad_response(qp, h, bytes, 0);
+		return;
+	}
+	move_una(qp, vb_psn_add(h->psn, 1));
+	finish_answered(qp, counted);
+	vb_qp_complete_send(qp, VB_WC_SUCCESS, NULL);
+	note_progress(qp, 1, now_ns);
+}
+
 /* on_answer - a READ response or an atomic acknowledgement. */
 static void on_answer(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 		      uint32_t bytes, uint64_t now_ns)
@@ -289,7 +315,9 @@ static void on_answer(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 		on_implied_nak(qp, now_ns);
 	else if (is_read && w->opcode == VB_WR_RDMA_READ)
 		on_read_response(qp, w, h, payload, bytes, now_ns);
-	else if (!is_read && wants_answer(w) && w->opcode != VB_WR_RDMA_READ)
+	else if (is_read && is_placement(w))
+		on_placement_response(qp, h, bytes, now_ns);
+	else if (!is_read && is_atomic(w))
 		on_atomic_ack(qp, w, h, now_ns);
 	else
 		bad_response(qp, h, bytes, 0);

@@ -7,8 +7,9 @@
  * duplicate: a READ is answered again, an atomic from its saved result, the rest is acknowledged
  * again. One behind it tells of a gap: one sequence NAK.
  *
- * Answers leave in PSN order: READ responses and atomic results from the ring `replies`, and behind
- * them at most one acknowledgement, since a later ACK says what an earlier one said.
+ * Answers leave in PSN order: READ responses, atomic results and what answers FLUSH and ATOMIC
+ * WRITE from the ring `replies`, and behind them at most one acknowledgement, since a later ACK
+ * says what an earlier one said.
  *
  *      reply_head - 16 ... reply_next ............ reply_head
  *         answered, kept    | to be answered |         free
@@ -18,8 +19,10 @@
 #include <string.h>
 
 #include "core/transport.h"
+#include "core/xrc.h"
 
 #define RESPONSES_PER_TURN 64u
+#define ATOMIC_BYTES 8u /* of an ATOMIC WRITE too */
 
 /* --- judging ----------------------------------------------------------------------------- */
 
@@ -31,13 +34,13 @@ enum verdict {
 	TOO_LONG, /* longer than the receive buffer: NAK invalid request, the receive fails */
 };
 
-static bool is_write_first(uint16_t flags)
+static bool is_write_first(uint32_t flags)
 {
 	return (flags & VB_IS_WRITE) && (flags & VB_IS_FIRST);
 }
 
 /* right_order - IBTA 9.7.4.1.3: FIRST or ONLY begins, MIDDLE or LAST of the same kind goes on. */
-static bool right_order(const struct vb_responder *resp, uint16_t flags)
+static bool right_order(const struct vb_responder *resp, uint32_t flags)
 {
 	if (resp->message == VB_MSG_NONE)
 		return !(flags & (VB_IS_SEND | VB_IS_WRITE)) || (flags & VB_IS_FIRST);
@@ -47,16 +50,16 @@ static bool right_order(const struct vb_responder *resp, uint16_t flags)
 }
 
 /* right_size - IBTA 9.7.4.1.6: only the last packet of a message may differ from the path MTU. */
-static bool right_size(const struct vb_qp *qp, uint16_t flags, uint32_t bytes)
+static bool right_size(const struct vb_qp *qp, uint32_t flags, uint32_t bytes)
 {
 	if (!(flags & (VB_IS_SEND | VB_IS_WRITE)))
-		return bytes == 0;
+		return bytes == (flags & VB_HAS_PAYLOAD ? ATOMIC_BYTES : 0);
 	if (!(flags & VB_IS_LAST))
 		return bytes == qp->mtu;
 	return bytes <= qp->mtu && (bytes > 0 || (flags & VB_IS_FIRST));
 }
 
-static bool needs_recv(const struct vb_qp *qp, uint16_t flags)
+static bool needs_recv(const struct vb_qp *qp, uint32_t flags)
 {
 	if (qp->resp.recv_held)
 		return false;
@@ -65,13 +68,27 @@ static bool needs_recv(const struct vb_qp *qp, uint16_t flags)
 	return (flags & VB_IS_WRITE) && (flags & VB_HAS_IMM);
 }
 
-static uint32_t right_needed(const struct vb_headers *h, uint16_t flags)
+static uint32_t right_to_flush(const struct vb_headers *h)
 {
-	if (flags & VB_IS_WRITE)
-		return VB_ACCESS_REMOTE_WRITE;
+	return (h->feth.placement & VB_FLUSH_GLOBAL ? VB_ACCESS_FLUSH_GLOBAL : 0) |
+	       (h->feth.placement & VB_FLUSH_PERSISTENT ? VB_ACCESS_FLUSH_PERSISTENT : 0);
+}
+
+static uint32_t right_needed(const struct vb_headers *h, uint32_t flags)
+{
+	if (flags & VB_IS_SEND)
+		return 0;
+	if (flags & VB_HAS_FETH)
+		return right_to_flush(h);
 	if (flags & VB_HAS_ATOMIC)
 		return VB_ACCESS_REMOTE_ATOMIC;
-	return vb_opcode_operation(h->opcode) == VB_OP_READ_REQUEST ? VB_ACCESS_REMOTE_READ : 0;
+	return flags & VB_HAS_PAYLOAD ? VB_ACCESS_REMOTE_WRITE : VB_ACCESS_REMOTE_READ;
+}
+
+/* target_pd - where the keys of the request under way are judged. */
+static const struct vb_pd *target_pd(const struct vb_qp *qp)
+{
+	return qp->xrcd ? qp->resp.srq->pd : qp->pd;
 }
 
 static enum verdict refuse(struct vb_reason *reason, enum verdict verdict, enum vb_check check,
@@ -84,7 +101,7 @@ static enum verdict refuse(struct vb_reason *reason, enum verdict verdict, enum 
 	return verdict;
 }
 
-static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers *h, uint16_t flags,
+static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
 				uint32_t bytes, struct vb_reason *reason)
 {
 	const struct vb_responder *resp = &qp->resp;
@@ -98,8 +115,8 @@ static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers 
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_LENGTH, bytes, left, qp->mtu);
 	/* The first packet is checked for the whole message, the others for themselves: the region
 	 * may go away in the middle. */
-	if (!vb_mr_remote(qp->nic, qp->pd, rkey, va, first ? left : bytes, VB_ACCESS_REMOTE_WRITE,
-			  reason)) {
+	if (!vb_mr_remote(qp->nic, target_pd(qp), rkey, va, first ? left : bytes,
+			  VB_ACCESS_REMOTE_WRITE, reason)) {
 		reason->qpn = about.qpn;
 		reason->peer_qpn = about.peer_qpn;
 		reason->peer = about.peer;
@@ -108,35 +125,78 @@ static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers 
 	return ACCEPT;
 }
 
-static enum verdict judge_read_or_atomic(const struct vb_qp *qp, const struct vb_headers *h,
-					 bool atomic, struct vb_reason *reason)
+/* What a request that is answered from the ring of replies wants of which memory. */
+struct target {
+	uint64_t va;
+	uint32_t rkey, length;
+	bool whole_region, aligned;
+};
+
+static struct target target_of(const struct vb_headers *h, uint32_t flags)
+{
+	struct target target = {.va = h->reth.va, .rkey = h->reth.rkey, .length = h->reth.length};
+
+	if (flags & VB_HAS_ATOMIC)
+		target = (struct target){
+			.va = h->atomic.va, .rkey = h->atomic.rkey, .length = ATOMIC_BYTES};
+	target.aligned = flags & (VB_HAS_ATOMIC | VB_HAS_PAYLOAD);
+	target.whole_region = flags & VB_HAS_FETH && h->feth.selectivity == VB_FLUSH_REGION;
+	return target;
+}
+
+/* judge_target - that such a request makes sense, whatever memory there is. */
+static enum verdict judge_target(const struct vb_headers *h, uint32_t flags,
+				 const struct target *target, struct vb_reason *reason)
+{
+	if (target->aligned && target->va % ATOMIC_BYTES != 0)
+		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_ATOMIC_ALIGNED, target->va, 0,
+			      0);
+	if (flags & VB_HAS_PAYLOAD && target->length != ATOMIC_BYTES)
+		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_LENGTH, ATOMIC_BYTES,
+			      target->length, 0);
+	if (target->length > VB_MAX_MESSAGE && !target->whole_region)
+		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_LENGTH, target->length,
+			      VB_MAX_MESSAGE, 0);
+	if (flags & VB_HAS_FETH && (!right_to_flush(h) || h->feth.selectivity > VB_FLUSH_REGION))
+		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_PLACEMENT, h->feth.placement,
+			      h->feth.selectivity, 0);
+	return ACCEPT;
+}
+
+/* judge_answered - READ, atomic, FLUSH, ATOMIC WRITE. */
+static enum verdict judge_answered(const struct vb_qp *qp, const struct vb_headers *h,
+				   uint32_t flags, struct vb_reason *reason)
 {
 	const struct vb_responder *resp = &qp->resp;
 	/* What is only being repeated does not count: the peer had those answers, or will ask
 	 * again. */
 	const uint32_t waiting = resp->reply_head - resp->reply_done;
 	const uint32_t limit = qp->attr.max_dest_rd_atomic;
+	const uint32_t right = right_needed(h, flags);
+	const struct target target = target_of(h, flags);
 	const struct vb_reason about = *reason;
-	const uint8_t *memory;
+	const uint8_t *memory = NULL;
+	enum verdict verdict;
+	bool allowed;
 
 	if (waiting >= limit)
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_RD_ATOMIC, waiting, limit, 0);
-	if (atomic && h->atomic.va % 8 != 0)
-		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_ATOMIC_ALIGNED, h->atomic.va, 0,
-			      0);
-	if (!atomic && h->reth.length > VB_MAX_MESSAGE)
-		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_LENGTH, h->reth.length,
-			      VB_MAX_MESSAGE, qp->mtu);
-	memory = atomic ? vb_mr_remote(qp->nic, qp->pd, h->atomic.rkey, h->atomic.va, 8,
-				       VB_ACCESS_REMOTE_ATOMIC, reason)
-			: vb_mr_remote(qp->nic, qp->pd, h->reth.rkey, h->reth.va, h->reth.length,
-				       VB_ACCESS_REMOTE_READ, reason);
+	verdict = judge_target(h, flags, &target, reason);
+	if (verdict != ACCEPT)
+		return verdict;
+	if (target.whole_region) {
+		allowed = vb_mr_remote_whole(qp->nic, target_pd(qp), target.rkey, right, reason);
+	} else {
+		memory = vb_mr_remote(qp->nic, target_pd(qp), target.rkey, target.va, target.length,
+				      right, reason);
+		allowed = memory;
+	}
 	/* An atomic works on an aligned word of the machine, whatever its remote address looks
 	 * like. */
-	if (memory && atomic && (uintptr_t)memory % 8 != 0)
+	if (allowed && target.aligned && (uintptr_t)memory % ATOMIC_BYTES != 0)
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_ATOMIC_ALIGNED,
 			      (uintptr_t)memory, 0, 0);
-	if (memory)
+	if (allowed)
 		return ACCEPT;
 	reason->qpn = about.qpn;
 	reason->peer_qpn = about.peer_qpn;
@@ -144,19 +204,33 @@ static enum verdict judge_read_or_atomic(const struct vb_qp *qp, const struct vb
 	return ACCESS_ERROR;
 }
 
-static bool take_recv(struct vb_qp *qp, uint16_t flags, const uint8_t *payload, uint32_t bytes)
+static bool take_recv(struct vb_qp *qp, uint32_t flags, const uint8_t *payload, uint32_t bytes)
 {
 	if (qp->srq && qp->srq->tm && (flags & VB_IS_SEND))
 		return vb_tm_take(qp, payload, bytes, flags & VB_IS_LAST);
 	return vb_qp_take_recv(qp);
 }
 
-/* judge - what becomes of a request with the expected PSN. Takes a receive request when the packet
- * needs one (that is why qp is not const); changes nothing else. */
+/* find_srq - XRC: the SRQ that the request names, of the QP's domain and, within a message, the one
+ * that it began with. False: there is none. */
+static bool find_srq(struct vb_qp *qp, const struct vb_headers *h)
+{
+	struct vb_srq *srq = vb_xrc_find_srq(qp->xrcd, h->srqn);
+
+	if (!srq || (qp->resp.message != VB_MSG_NONE && srq != qp->resp.srq))
+		return false;
+	qp->resp.srq = srq;
+	return true;
+}
+
+/* judge - what becomes of a request with the expected PSN. Finds the SRQ of an XRC request and
+ * takes a receive request when the packet needs one (that is why qp is not const); changes nothing
+ * else.
+ */
 static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 			  uint32_t bytes, struct vb_reason *reason)
 {
-	const uint16_t flags = vb_opcode_table[h->opcode].flags;
+	const uint32_t flags = vb_opcode_table[h->opcode].flags;
 	const uint32_t right = right_needed(h, flags);
 
 	if (!right_order(&qp->resp, flags) || (flags & VB_HAS_IETH))
@@ -168,6 +242,8 @@ static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, const ui
 	if (right & ~qp->attr.access_flags)
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_NOT_ENABLED, h->opcode,
 			      qp->attr.access_flags, 0);
+	if (qp->xrcd && !find_srq(qp, h))
+		return refuse(reason, ACCESS_ERROR, VB_CHECK_XRC_SRQ, h->srqn, 0, 0);
 	if (needs_recv(qp, flags) && !take_recv(qp, flags, payload, bytes))
 		return RNR;
 	if (flags & VB_IS_SEND) {
@@ -180,7 +256,7 @@ static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, const ui
 	}
 	if (flags & VB_IS_WRITE)
 		return judge_write(qp, h, flags, bytes, reason);
-	return judge_read_or_atomic(qp, h, flags & VB_HAS_ATOMIC, reason);
+	return judge_answered(qp, h, flags, reason);
 }
 
 /* --- acknowledging ----------------------------------------------------------------------- */
@@ -237,7 +313,7 @@ static void end_message(struct vb_qp *qp)
 }
 
 /* apply_send - False: a local SGE was refused; reason holds why. */
-static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint16_t flags,
+static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
 		       const uint8_t *payload, uint32_t bytes, struct vb_reason *reason)
 {
 	struct vb_responder *resp = &qp->resp;
@@ -265,7 +341,7 @@ static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint16_t fl
 	return true;
 }
 
-static void apply_write(struct vb_qp *qp, const struct vb_headers *h, uint16_t flags,
+static void apply_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
 			const uint8_t *payload, uint32_t bytes)
 {
 	struct vb_responder *resp = &qp->resp;
@@ -278,8 +354,8 @@ static void apply_write(struct vb_qp *qp, const struct vb_headers *h, uint16_t f
 		resp->rkey = h->reth.rkey;
 		resp->write_left = resp->write_total = h->reth.length;
 	}
-	to = vb_mr_remote(qp->nic, qp->pd, resp->rkey, resp->va, bytes, VB_ACCESS_REMOTE_WRITE,
-			  &reason);
+	to = vb_mr_remote(qp->nic, target_pd(qp), resp->rkey, resp->va, bytes,
+			  VB_ACCESS_REMOTE_WRITE, &reason);
 	VB_ASSERT(to); /* judged a moment ago */
 	if (bytes > 0)
 		vb_place(to, payload, bytes);
@@ -324,6 +400,7 @@ static struct vb_reply *add_reply(struct vb_qp *qp, const struct vb_headers *h, 
 		.packets = packets,
 		.msn = resp->msn,
 		.operation = (uint8_t)vb_opcode_operation(h->opcode),
+		.srqn = h->srqn,
 	};
 	resp->unacknowledged = resp->gap_told = false; /* the answer says it */
 	advance(qp, h, packets);
@@ -344,8 +421,9 @@ static void apply_read(struct vb_qp *qp, const struct vb_headers *h)
 static void apply_atomic(struct vb_qp *qp, const struct vb_headers *h)
 {
 	struct vb_reason reason;
-	uint64_t *word = (uint64_t *)(void *)vb_mr_remote(
-		qp->nic, qp->pd, h->atomic.rkey, h->atomic.va, 8, VB_ACCESS_REMOTE_ATOMIC, &reason);
+	uint64_t *word = (uint64_t *)(void *)vb_mr_remote(qp->nic, target_pd(qp), h->atomic.rkey,
+							  h->atomic.va, ATOMIC_BYTES,
+							  VB_ACCESS_REMOTE_ATOMIC, &reason);
 	uint64_t before = h->atomic.compare;
 
 	VB_ASSERT(word);
@@ -357,10 +435,46 @@ static void apply_atomic(struct vb_qp *qp, const struct vb_headers *h)
 	add_reply(qp, h, 1)->result = before;
 }
 
+/* apply_atomic_write - eight bytes that nobody sees half of (IBTA A19.3). */
+static void apply_atomic_write(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload)
+{
+	struct vb_reason reason;
+	uint64_t *word =
+		(uint64_t *)(void *)vb_mr_remote(qp->nic, target_pd(qp), h->reth.rkey, h->reth.va,
+						 ATOMIC_BYTES, VB_ACCESS_REMOTE_WRITE, &reason);
+	uint64_t value;
+
+	VB_ASSERT(word);
+	memcpy(&value, payload, sizeof(value));
+	__atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+	add_reply(qp, h, 1);
+}
+
+/* apply_flush - what came before was copied by this thread or by its initiator, into memory that
+ * all processors share: nothing holds it back but their store buffers. */
+static void apply_flush(struct vb_qp *qp, const struct vb_headers *h)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	add_reply(qp, h, 1);
+}
+
+static void apply_answered(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
+			   const uint8_t *payload)
+{
+	if (flags & VB_HAS_ATOMIC)
+		apply_atomic(qp, h);
+	else if (flags & VB_HAS_FETH)
+		apply_flush(qp, h);
+	else if (flags & VB_HAS_PAYLOAD)
+		apply_atomic_write(qp, h, payload);
+	else
+		apply_read(qp, h);
+}
+
 static void apply(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 		  uint32_t bytes, struct vb_reason *reason)
 {
-	const uint16_t flags = vb_opcode_table[h->opcode].flags;
+	const uint32_t flags = vb_opcode_table[h->opcode].flags;
 
 	if (flags & VB_IS_SEND) {
 		if (!apply_send(qp, h, flags, payload, bytes, reason)) {
@@ -369,11 +483,8 @@ static void apply(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *p
 		}
 	} else if (flags & VB_IS_WRITE) {
 		apply_write(qp, h, flags, payload, bytes);
-	} else if (flags & VB_HAS_ATOMIC) {
-		apply_atomic(qp, h);
-		return;
 	} else {
-		apply_read(qp, h);
+		apply_answered(qp, h, flags, payload);
 		return;
 	}
 	qp->resp.unacknowledged = true;
@@ -417,7 +528,7 @@ static void answer_again(struct vb_qp *qp, const struct vb_headers *h)
 
 static void on_duplicate(struct vb_qp *qp, const struct vb_headers *h)
 {
-	const uint16_t flags = vb_opcode_table[h->opcode].flags;
+	const uint32_t flags = vb_opcode_table[h->opcode].flags;
 
 	qp->nic->counters.rx_duplicate++;
 	if (flags & (VB_IS_SEND | VB_IS_WRITE))
@@ -521,10 +632,22 @@ static int send_answer(struct vb_qp *qp, struct vb_headers *h, const struct iove
 static bool send_atomic_result(struct vb_qp *qp, const struct vb_reply *reply)
 {
 	struct vb_headers h = {
-		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_ATOMIC_ACK),
+		.opcode = vb_opcode(vb_qp_transport(qp), VB_OP_ATOMIC_ACK),
 		.psn = reply->psn,
 		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = reply->msn},
 		.atomic_ack = reply->result,
+	};
+
+	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
+}
+
+/* send_placement_done - the answer to FLUSH and ATOMIC WRITE. */
+static bool send_placement_done(struct vb_qp *qp, const struct vb_reply *reply)
+{
+	struct vb_headers h = {
+		.opcode = vb_opcode(vb_qp_transport(qp), VB_OP_READ_RESPONSE_ONLY),
+		.psn = reply->psn,
+		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = reply->msn},
 	};
 
 	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
@@ -554,6 +677,25 @@ static void fail_read(struct vb_qp *qp, struct vb_reason *reason)
 	vb_qp_fail_recv(qp, VB_WC_WR_FLUSH_ERR, reason, VB_EVENT_QP_ACCESS_ERR);
 }
 
+/* read_from - the memory of the answer's next packet. NULL: reason holds why. */
+static uint8_t *read_from(const struct vb_qp *qp, const struct vb_reply *reply, uint64_t va,
+			  uint32_t bytes, struct vb_reason *reason)
+{
+	const struct vb_pd *pd = qp->pd;
+
+	if (qp->xrcd) {
+		/* The SRQ that it was asked for by, unless that is gone. */
+		const struct vb_srq *srq = vb_xrc_find_srq(qp->xrcd, reply->srqn);
+
+		if (!srq) {
+			refuse(reason, ACCESS_ERROR, VB_CHECK_XRC_SRQ, reply->srqn, 0, 0);
+			return NULL;
+		}
+		pd = srq->pd;
+	}
+	return vb_mr_remote(qp->nic, pd, reply->rkey, va, bytes, VB_ACCESS_REMOTE_READ, reason);
+}
+
 /* send_read_response - one packet of the answer. False: it could not go (no room, or the QP
  * failed). */
 static bool send_read_response(struct vb_qp *qp, const struct vb_reply *reply)
@@ -564,11 +706,10 @@ static bool send_read_response(struct vb_qp *qp, const struct vb_reply *reply)
 	const uint32_t offset = index * qp->mtu;
 	const uint32_t bytes = last ? reply->length - offset : qp->mtu;
 	struct vb_reason reason = {0};
-	uint8_t *from = vb_mr_remote(qp->nic, qp->pd, reply->rkey, reply->va + offset, bytes,
-				     VB_ACCESS_REMOTE_READ, &reason);
+	uint8_t *from = read_from(qp, reply, reply->va + offset, bytes, &reason);
 	const struct iovec iov = {from, bytes};
 	struct vb_headers h = {
-		.opcode = vb_opcode(VB_TRANSPORT_RC,
+		.opcode = vb_opcode(vb_qp_transport(qp),
 				    read_operation(resp->reply_psn == resp->reply_first_psn, last)),
 		.psn = resp->reply_psn,
 		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = reply->msn},
@@ -587,7 +728,7 @@ static bool send_read_response(struct vb_qp *qp, const struct vb_reply *reply)
 static bool send_one_acknowledgement(struct vb_qp *qp, uint8_t syndrome, uint32_t psn)
 {
 	struct vb_headers h = {
-		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_ACK),
+		.opcode = vb_opcode(vb_qp_transport(qp), VB_OP_ACK),
 		.psn = psn,
 		.aeth = {.syndrome = syndrome, .msn = qp->resp.msn},
 	};
@@ -614,6 +755,31 @@ static void send_acknowledgement(struct vb_qp *qp)
 	resp->ack_pending = resp->last_words = false;
 }
 
+/* send_reply - False: it could not go (no room, or the QP failed). */
+static bool send_reply(struct vb_qp *qp, const struct vb_reply *reply)
+{
+	struct vb_responder *resp = &qp->resp;
+
+	switch (reply->operation) {
+	case VB_OP_READ_REQUEST:
+		if (!send_read_response(qp, reply))
+			return false;
+		if (resp->reply_psn != vb_psn_add(reply->psn, reply->packets))
+			return true;
+		break;
+	case VB_OP_FLUSH:
+	case VB_OP_ATOMIC_WRITE:
+		if (!send_placement_done(qp, reply))
+			return false;
+		break;
+	default:
+		if (!send_atomic_result(qp, reply))
+			return false;
+	}
+	next_reply(resp);
+	return true;
+}
+
 bool vb_rc_responder_run(struct vb_qp *qp)
 {
 	struct vb_responder *resp = &qp->resp;
@@ -621,20 +787,9 @@ bool vb_rc_responder_run(struct vb_qp *qp)
 
 	if (qp->blocked || (qp->state == VB_QPS_ERR && !resp->last_words))
 		return false;
-	while (resp->reply_next != resp->reply_head && budget-- > 0) {
-		const struct vb_reply *reply = &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC];
-
-		if (reply->operation == VB_OP_READ_REQUEST) {
-			if (!send_read_response(qp, reply))
-				return false;
-			if (resp->reply_psn == vb_psn_add(reply->psn, reply->packets))
-				next_reply(resp);
-		} else {
-			if (!send_atomic_result(qp, reply))
-				return false;
-			next_reply(resp);
-		}
-	}
+	while (resp->reply_next != resp->reply_head && budget-- > 0)
+		if (!send_reply(qp, &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC]))
+			return false;
 	if (resp->reply_next != resp->reply_head)
 		return true;
 	if (resp->ack_pending)

@@ -33,6 +33,8 @@ static const char *const names[VB_CHECK_COUNT] = {
 	[VB_CHECK_BAD_RESPONSE] = "bad-response",
 	[VB_CHECK_CQ_OVERRUN] = "cq-overrun",
 	[VB_CHECK_PATH] = "path",
+	[VB_CHECK_XRC_SRQ] = "xrc-srq",
+	[VB_CHECK_REQ_PLACEMENT] = "request-placement",
 };
 
 const char *vb_check_name(enum vb_check check)

@@ -46,6 +46,9 @@ enum vb_check {
 	/* Outside this QP */
 	VB_CHECK_CQ_OVERRUN, /* CQ capacity */
 	VB_CHECK_PATH,	     /* the carrier refused the packet: errno */
+	/* Behind what scripts may already know by number */
+	VB_CHECK_XRC_SRQ,	/* receive side, no such SRQ in the QP's XRC domain: SRQ number */
+	VB_CHECK_REQ_PLACEMENT, /* a FLUSH of no known kind: placement, selectivity */
 	VB_CHECK_COUNT,
 };
 

@@ -113,6 +113,11 @@ static bool is_atomic(const struct vb_send_wqe *w)
 	return w->opcode == VB_WR_ATOMIC_CMP_AND_SWP || w->opcode == VB_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+static bool is_answered(const struct vb_send_wqe *w)
+{
+	return vb_wr_is_answered(w->opcode);
+}
+
 static bool is_read(const struct vb_send_wqe *w)
 {
 	return w->opcode == VB_WR_RDMA_READ;
@@ -155,7 +160,9 @@ static enum outcome fail_known(struct vb_qp *qp, struct vb_send_wqe *w)
 
 static bool may_go_direct(const struct vb_qp *qp, const struct vb_send_wqe *w)
 {
-	return qp->path.direct && qp->nic->ops.direct && !w->by_packets && w->length > 0 &&
+	/* An XRC target's region is judged in its SRQ's PD: not what is published. */
+	return qp->path.direct && qp->nic->ops.direct && qp->type != VB_QPT_XRC_SEND &&
+	       !w->by_packets && w->length > 0 &&
 	       (w->opcode == VB_WR_RDMA_WRITE || (is_read(w) && qp->attr.max_rd_atomic > 0));
 }
 
@@ -192,6 +199,11 @@ static enum outcome move_directly(struct vb_qp *qp, struct vb_send_wqe *w, uint3
 	return SENT;
 }
 
+static bool is_one_packet(const struct vb_send_wqe *w)
+{
+	return is_atomic(w) || w->opcode == VB_WR_FLUSH || w->length == 0;
+}
+
 /* begin - the request at sq_next gets its PSNs. WAIT: not yet. */
 static enum outcome begin(struct vb_qp *qp, struct vb_send_wqe *w)
 {
@@ -200,7 +212,7 @@ static enum outcome begin(struct vb_qp *qp, struct vb_send_wqe *w)
 
 	if ((w->flags & VB_SEND_FENCE) && qp->req.rd_outstanding > 0)
 		return WAIT;
-	if ((is_read(w) || is_atomic(w)) && qp->attr.max_rd_atomic == 0) {
+	if (is_answered(w) && qp->attr.max_rd_atomic == 0) {
 		reason = vb_qp_reason(qp, VB_CHECK_NO_RD_ATOMIC);
 		reason.value[0] = w->opcode;
 		return fail_locally(qp, w, VB_WC_LOC_QP_OP_ERR, &reason);
@@ -208,7 +220,7 @@ static enum outcome begin(struct vb_qp *qp, struct vb_send_wqe *w)
 	if (w->num_sge > 0 && local_iovec(qp, w, 0, w->length, iov, &reason) < 0)
 		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
 	w->psn = qp->req.end_psn;
-	w->packets = is_atomic(w) || w->length == 0 ? 1 : (w->length - 1) / qp->mtu + 1;
+	w->packets = is_one_packet(w) ? 1 : (w->length - 1) / qp->mtu + 1;
 	qp->req.sq_assigned++;
 	return SENT;
 }
@@ -234,19 +246,6 @@ static enum vb_operation send_or_write(const struct vb_send_wqe *w, bool first, 
 	return imm ? VB_OP_SEND_LAST_IMM : VB_OP_SEND_LAST;
 }
 
-static enum vb_transport transport_of(const struct vb_qp *qp)
-{
-	switch (qp->type) {
-	case VB_QPT_RC:
-		return VB_TRANSPORT_RC;
-	case VB_QPT_UC:
-		return VB_TRANSPORT_UC;
-	case VB_QPT_UD:
-		return VB_TRANSPORT_UD;
-	}
-	__builtin_unreachable();
-}
-
 /* A packet about to go: its headers and the message bytes it carries. */
 struct outgoing {
 	struct vb_headers h;
@@ -262,7 +261,7 @@ static void build_read(const struct vb_qp *qp, const struct vb_send_wqe *w, uint
 	uint64_t from = (uint64_t)index * qp->mtu;
 	uint64_t until = VB_MIN((uint64_t)end * qp->mtu, (uint64_t)w->length);
 
-	out->h.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_READ_REQUEST);
+	out->h.opcode = vb_opcode(vb_qp_transport(qp), VB_OP_READ_REQUEST);
 	out->h.ack_req = true;
 	out->h.reth.va = w->remote_addr + from;
 	out->h.reth.rkey = w->rkey;
@@ -270,16 +269,32 @@ static void build_read(const struct vb_qp *qp, const struct vb_send_wqe *w, uint
 	out->psns = end - index;
 }
 
-static void build_atomic(const struct vb_send_wqe *w, struct outgoing *out)
+static void build_atomic(const struct vb_qp *qp, const struct vb_send_wqe *w, struct outgoing *out)
 {
 	const bool swap = w->opcode == VB_WR_ATOMIC_CMP_AND_SWP;
 
-	out->h.opcode = vb_opcode(VB_TRANSPORT_RC, swap ? VB_OP_CMP_SWP : VB_OP_FETCH_ADD);
+	out->h.opcode = vb_opcode(vb_qp_transport(qp), swap ? VB_OP_CMP_SWP : VB_OP_FETCH_ADD);
 	out->h.ack_req = true;
 	out->h.atomic.va = w->remote_addr;
 	out->h.atomic.rkey = w->rkey;
 	out->h.atomic.swap_add = swap ? w->swap : w->compare_add;
 	out->h.atomic.compare = swap ? w->compare_add : 0;
+}
+
+/* build_placement - FLUSH, or an ATOMIC WRITE with its eight bytes. */
+static void build_placement(const struct vb_qp *qp, const struct vb_send_wqe *w,
+			    struct outgoing *out)
+{
+	const bool flush = w->opcode == VB_WR_FLUSH;
+
+	out->h.opcode = vb_opcode(vb_qp_transport(qp), flush ? VB_OP_FLUSH : VB_OP_ATOMIC_WRITE);
+	out->h.ack_req = true;
+	out->h.feth.placement = w->placement;
+	out->h.feth.selectivity = w->selectivity;
+	out->h.reth.va = w->remote_addr;
+	out->h.reth.rkey = w->rkey;
+	out->h.reth.length = w->length;
+	out->bytes = flush ? 0 : w->length;
 }
 
 static void build_send_or_write(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t index,
@@ -289,14 +304,14 @@ static void build_send_or_write(const struct vb_qp *qp, const struct vb_send_wqe
 
 	out->offset = index * qp->mtu;
 	out->bytes = last ? w->length - out->offset : qp->mtu;
-	out->h.opcode = vb_opcode(transport_of(qp), send_or_write(w, index == 0, last));
+	out->h.opcode = vb_opcode(vb_qp_transport(qp), send_or_write(w, index == 0, last));
 	out->h.solicited = last && (w->flags & VB_SEND_SOLICITED);
 	out->h.pad = (uint8_t)(-out->bytes & 3);
 	out->h.imm = w->imm;
 	out->h.reth.va = w->remote_addr;
 	out->h.reth.rkey = w->rkey;
 	out->h.reth.length = w->length;
-	if (qp->type == VB_QPT_RC)
+	if (vb_qp_is_reliable(qp))
 		out->h.ack_req = last || qp->req.since_ack_req + 1 >= qp->req.cwnd / 4;
 	if (qp->type == VB_QPT_UD) {
 		/* IBTA 10.2.5: a Q_Key with its top bit set stands for the QP's own. */
@@ -315,10 +330,13 @@ static void build(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t 
 	out->h.pkey = VB_DEFAULT_PKEY;
 	out->h.qpn = qp->type == VB_QPT_UD ? w->remote_qpn : qp->attr.dest_qpn;
 	out->h.psn = psn;
+	out->h.srqn = w->srqn;
 	if (is_read(w))
 		build_read(qp, w, index, out);
 	else if (is_atomic(w))
-		build_atomic(w, out);
+		build_atomic(qp, w, out);
+	else if (is_answered(w))
+		build_placement(qp, w, out);
 	else
 		build_send_or_write(qp, w, index, out);
 }
@@ -330,7 +348,7 @@ static bool window_is_open(const struct vb_qp *qp, const struct vb_send_wqe *w,
 	const struct vb_requester *req = &qp->req;
 	uint32_t in_flight = (req->nxt_psn - req->una_psn) & VB_PSN_MASK;
 
-	if ((is_read(w) || is_atomic(w)) && req->rd_outstanding >= qp->attr.max_rd_atomic)
+	if (is_answered(w) && req->rd_outstanding >= qp->attr.max_rd_atomic)
 		return false;
 	return in_flight == 0 || in_flight + out->psns <= req->cwnd;
 }
@@ -363,11 +381,11 @@ static void note_sent(struct vb_qp *qp, const struct vb_send_wqe *w, const struc
 	if (vb_psn_before(req->end_psn, req->nxt_psn))
 		req->end_psn = req->nxt_psn;
 	req->since_ack_req = out->h.ack_req ? 0 : req->since_ack_req + 1;
-	if (is_read(w) || is_atomic(w))
+	if (is_answered(w))
 		req->rd_outstanding++;
 	if (req->nxt_psn == vb_psn_add(w->psn, w->packets))
 		qp->sq_next++;
-	if (qp->type != VB_QPT_RC) {
+	if (!vb_qp_is_reliable(qp)) {
 		/* Unreliable: a request is done when its last packet has gone. */
 		req->una_psn = req->nxt_psn;
 		if (qp->sq_next != qp->sq_una)
@@ -391,7 +409,7 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 	int r;
 
 	build(qp, w, qp->req.nxt_psn, &out);
-	if (qp->type == VB_QPT_RC ? !window_is_open(qp, w, &out) : !in_turn(qp, path, now_ns))
+	if (vb_qp_is_reliable(qp) ? !window_is_open(qp, w, &out) : !in_turn(qp, path, now_ns))
 		return WAIT;
 	if (out.bytes > 0)
 		parts = local_iovec(qp, w, out.offset, out.bytes, iov, &reason);
@@ -413,7 +431,7 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 		nic->counters.tx_dropped++;
 	else
 		nic->counters.tx_packets++;
-	if (qp->type != VB_QPT_RC && path->window)
+	if (!vb_qp_is_reliable(qp) && path->window)
 		nic->paced_until_ns += (out.bytes + PACE_OVERHEAD) * PACE_NS / path->window;
 	note_sent(qp, w, &out, now_ns);
 	return SENT;

@@ -14,6 +14,7 @@
 #include "core/nic.h"
 #include "core/qp.h"
 #include "core/tm.h"
+#include "core/xrc.h"
 
 int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
 {
@@ -131,6 +132,7 @@ int vb_srq_destroy(struct vb_srq *srq)
 	if (srq->users)
 		return -EBUSY;
 	vb_tm_finish(srq);
+	vb_xrc_forget_srq(srq);
 	vb_rq_finish(&srq->rq);
 	srq->nic->srq_count--;
 	srq->pd->users--;
@@ -179,12 +181,14 @@ static void check_limit(struct vb_srq *srq)
 
 bool vb_qp_take_recv(struct vb_qp *qp)
 {
+	struct vb_srq *srq = vb_qp_srq(qp);
+
 	VB_ASSERT(!qp->resp.recv_held);
 	qp->resp.recv.sges = qp->recv_sges;
-	if (!vb_rq_take(qp->srq ? &qp->srq->rq : &qp->rq, &qp->resp.recv))
+	if (!vb_rq_take(srq ? &srq->rq : &qp->rq, &qp->resp.recv))
 		return false;
 	qp->resp.recv_held = true;
-	if (qp->srq)
-		check_limit(qp->srq);
+	if (srq)
+		check_limit(srq);
 	return true;
 }

@@ -55,11 +55,13 @@ struct vb_srq {
 	struct vb_pd *pd;
 	void *user;
 	struct vb_rq rq;
-	uint32_t limit;	    /* 0: not armed (IBTA 10.2.9.1) */
-	uint32_t users;	    /* QPs attached */
-	struct vb_cq *cq;   /* its receives complete there; NULL: into each QP's own */
-	struct vb_tm *tm;   /* tag matching; NULL: none */
-	struct vb_list qps; /* their srq_link: those that may wait in RNR, none today */
+	uint32_t limit;	      /* 0: not armed (IBTA 10.2.9.1) */
+	uint32_t users;	      /* QPs attached */
+	struct vb_cq *cq;     /* its receives complete there; NULL: into each QP's own */
+	struct vb_tm *tm;     /* tag matching; NULL: none */
+	struct vb_list qps;   /* their srq_link: those that may wait in RNR, none today */
+	struct vb_xrcd *xrcd; /* XRC (xrc.h), else NULL */
+	uint32_t srqn;
 };
 
 int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge) VB_MUST_USE;

@@ -108,7 +108,8 @@ bool vb_scatter_recv(const struct vb_qp *qp, uint32_t offset, const uint8_t *dat
 		     struct vb_reason *reason)
 {
 	const struct vb_recv_wqe *recv = &qp->resp.recv;
+	const struct vb_srq *srq = vb_qp_srq(qp);
 
-	return scatter(qp, qp->srq ? qp->srq->pd : qp->pd, recv->sges, recv->num_sge, offset, data,
-		       length, reason);
+	return scatter(qp, srq ? srq->pd : qp->pd, recv->sges, recv->num_sge, offset, data, length,
+		       reason);
 }

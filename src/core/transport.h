@@ -20,6 +20,22 @@
 #define VB_CHECK_ENABLED 0
 #endif
 
+static inline enum vb_transport vb_qp_transport(const struct vb_qp *qp)
+{
+	switch (qp->type) {
+	case VB_QPT_RC:
+		return VB_TRANSPORT_RC;
+	case VB_QPT_UC:
+		return VB_TRANSPORT_UC;
+	case VB_QPT_UD:
+		return VB_TRANSPORT_UD;
+	case VB_QPT_XRC_SEND:
+	case VB_QPT_XRC_RECV:
+		return VB_TRANSPORT_XRC;
+	}
+	__builtin_unreachable();
+}
+
 /* --- flush.c: errors and what they end --------------------------------------------------- */
 
 /* vb_qp_fail_send - the oldest incomplete send request completes with status and reason, and the QP

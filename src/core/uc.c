@@ -15,7 +15,7 @@ static void skip_message(struct vb_qp *qp)
 }
 
 /* in_sequence - whether the packet goes on with what came before it; False: it is to be dropped. */
-static bool in_sequence(struct vb_qp *qp, const struct vb_headers *h, uint16_t flags)
+static bool in_sequence(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags)
 {
 	struct vb_responder *resp = &qp->resp;
 	const int32_t ahead = vb_psn_diff(h->psn, resp->epsn);
@@ -42,7 +42,7 @@ static bool in_sequence(struct vb_qp *qp, const struct vb_headers *h, uint16_t f
 	return false;
 }
 
-static bool right_size(const struct vb_qp *qp, uint16_t flags, uint32_t bytes)
+static bool right_size(const struct vb_qp *qp, uint32_t flags, uint32_t bytes)
 {
 	if (!(flags & VB_IS_LAST))
 		return bytes == qp->mtu;
@@ -58,7 +58,7 @@ static bool hold_recv(struct vb_qp *qp)
 	return false;
 }
 
-static void on_send(struct vb_qp *qp, const struct vb_headers *h, uint16_t flags,
+static void on_send(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
 		    const uint8_t *payload, uint32_t bytes)
 {
 	struct vb_responder *resp = &qp->resp;
@@ -83,7 +83,7 @@ static void on_send(struct vb_qp *qp, const struct vb_headers *h, uint16_t flags
 	}
 }
 
-static void on_write(struct vb_qp *qp, const struct vb_headers *h, uint16_t flags,
+static void on_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
 		     const uint8_t *payload, uint32_t bytes)
 {
 	struct vb_responder *resp = &qp->resp;
@@ -121,7 +121,7 @@ static void on_write(struct vb_qp *qp, const struct vb_headers *h, uint16_t flag
 void vb_uc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 		      uint32_t bytes)
 {
-	const uint16_t flags = vb_opcode_table[h->opcode].flags;
+	const uint32_t flags = vb_opcode_table[h->opcode].flags;
 
 	if (qp->state == VB_QPS_RTR && !qp->resp.comm_est) {
 		qp->resp.comm_est = true;

@@ -242,7 +242,7 @@ static void qp_changed(void *env, struct vb_qp *qp)
 		engine->ud_qps += open;
 		engine->ud_qps -=
 			bit_change(engine->ud_open, qp->qpn - engine->nic->config.qpn_base, open);
-	} else if (engine->local) {
+	} else if (engine->local && qp->type != VB_QPT_XRC_SEND && qp->type != VB_QPT_XRC_RECV) {
 		publish(engine, qp);
 	}
 	if (qp->state == VB_QPS_ERR && qp->watch.interval_ns &&

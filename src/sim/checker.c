@@ -563,6 +563,8 @@ static void check_region(struct vb_world *world, const struct vb_end *end)
 			right &= end->region[k] == maybe[k] || end->region[k] == end->first[k];
 		break;
 	case VB_QPT_UD:
+	case VB_QPT_XRC_SEND:
+	case VB_QPT_XRC_RECV:
 		right = !memcmp(end->region, end->first, end->region_bytes);
 		break;
 	}

@@ -47,9 +47,18 @@ void vb_face_async_init(struct vb_async_source *source, enum ibv_event_type type
 static void raise_qp(struct vb_qp *core, enum vb_qp_source which)
 {
 	struct vb_face_qp *qp = core ? core->user : NULL;
+	struct vb_list *link, *next;
 
-	if (qp)
-		vb_event_raise(&qp->object.context->async, &qp->events[which].source);
+	if (!qp)
+		return;
+	vb_event_raise(&qp->object.context->async, &qp->events[which].source);
+	/* Everybody who opened it learns of it. */
+	vb_list_for_each(link, next, &qp->shared)
+	{
+		struct vb_face_qp *other = vb_list_entry(link, struct vb_face_qp, shared);
+
+		vb_event_raise(&other->object.context->async, &other->events[which].source);
+	}
 }
 
 static void raise_srq(struct vb_srq *core, enum vb_event_type type)

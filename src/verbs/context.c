@@ -78,6 +78,8 @@ static void fill_tables(struct verbs_context *verbs)
 	verbs->alloc_dm = vb_face_alloc_dm;
 	verbs->free_dm = vb_face_free_dm;
 	verbs->reg_dm_mr = vb_face_reg_dm_mr;
+	verbs->get_srq_num = vb_face_get_srq_num;
+	vb_face_xrc_tables(verbs);
 }
 
 static struct vb_face_context *make_context(struct ibv_device *device)
@@ -168,6 +170,8 @@ static void close_objects(struct vb_face_context *context)
 	vb_list_for_each(l, t, &objects[VB_FACE_DM])
 		vb_face_dm_close(vb_list_entry(l, struct vb_face_dm, object.link));
 	if (vb_face_enter(engine)) {
+		vb_list_for_each(l, t, &objects[VB_FACE_XRCD])
+			vb_face_xrcd_close(vb_list_entry(l, struct vb_face_xrcd, object.link));
 		vb_list_for_each(l, t, &objects[VB_FACE_PD])
 			vb_face_pd_close(vb_list_entry(l, struct vb_face_pd, object.link));
 		vb_engine_leave(engine);

@@ -58,6 +58,7 @@ enum vb_face_kind {
 	VB_FACE_CQ,
 	VB_FACE_MR,
 	VB_FACE_DM,
+	VB_FACE_XRCD,
 	VB_FACE_PD,
 	VB_FACE_KINDS,
 };
@@ -132,6 +133,17 @@ struct vb_face_srq {
 	struct vb_srq *core;
 	struct vb_face_object object;
 	struct vb_async_source error, limit;
+	struct ibv_xrcd *xrcd; /* XRC, else NULL */
+};
+
+/* One handle of a domain: see xrc.c. */
+struct vb_face_xrcd {
+	struct ibv_xrcd ibv;
+	struct vb_face_object object;
+	struct vb_engine *engine;
+	struct vb_domain *domain;
+	struct vb_xrcd *core;
+	uint32_t users; /* SRQs and QPs made or opened by this handle */
 };
 
 struct vb_face_ah {
@@ -153,10 +165,14 @@ enum vb_qp_source {
 
 struct vb_face_qp {
 	struct ibv_qp_ex ex;
+	void (*behind_ex)(
+		void); /* ex's wr_flush in releases newer than the header we are built with */
 	struct vb_engine *engine;
 	struct vb_qp *core;
 	struct vb_builder *builder; /* qp_ex.c; NULL for a QP made without send_ops_flags */
 	int sq_sig_all;
+	struct ibv_xrcd *xrcd; /* XRC_RECV */
+	struct vb_list shared; /* XRC_RECV: all handles of one core QP; core->user is one of them */
 	struct vb_face_object object;
 	struct vb_async_source events[VB_QP_SOURCES];
 };
@@ -184,6 +200,11 @@ static inline struct vb_face_cq *vb_face_cq(struct ibv_cq *cq)
 static inline struct vb_face_srq *vb_face_srq(struct ibv_srq *srq)
 {
 	return vb_container_of(srq, struct vb_face_srq, ibv);
+}
+
+static inline struct vb_face_xrcd *vb_face_xrcd(struct ibv_xrcd *xrcd)
+{
+	return vb_container_of(xrcd, struct vb_face_xrcd, ibv);
 }
 
 static inline struct vb_face_qp *vb_face_qp(struct ibv_qp *qp)
@@ -216,6 +237,7 @@ void vb_face_srq_close(struct vb_face_srq *srq);
 void vb_face_cq_close(struct vb_face_cq *cq);
 void vb_face_mr_close(struct vb_face_mr *mr); /* outside the engine, the others inside */
 void vb_face_dm_close(struct vb_face_dm *dm); /* outside */
+void vb_face_xrcd_close(struct vb_face_xrcd *xrcd);
 void vb_face_pd_close(struct vb_face_pd *pd);
 
 /* vb_face_open - a context on a device, which takes over cmd_fd. family 0: a new one. NULL with
@@ -296,6 +318,7 @@ struct ibv_srq *vb_face_create_srq_ex(struct ibv_context *context,
 struct vb_srq_more {
 	struct vb_cq *cq;
 	uint32_t max_num_tags; /* 0: no tag matching */
+	struct ibv_xrcd *xrcd; /* NULL: not of XRC */
 };
 /* vb_face_srq_create - NULL with errno; attr returns what was given. */
 struct ibv_srq *vb_face_srq_create(struct ibv_pd *pd, void *user, struct ibv_srq_attr *attr,
@@ -305,6 +328,17 @@ struct ibv_srq *vb_face_srq_create(struct ibv_pd *pd, void *user, struct ibv_srq
 struct ibv_srq *vb_face_create_tm_srq(struct ibv_srq_init_attr_ex *attr);
 int vb_face_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_ops_wr **bad);
 extern const struct ibv_tm_caps vb_face_tm_caps;
+
+/* vb_face_qp_shell - a public queue pair without a core; pd or xrcd is NULL. NULL with errno. */
+struct vb_face_qp *vb_face_qp_shell(struct ibv_context *context, struct ibv_pd *pd,
+				    struct ibv_xrcd *xrcd, const struct ibv_qp_init_attr *attr);
+void vb_face_qp_shell_free(struct vb_face_qp *qp);
+int vb_face_get_srq_num(struct ibv_srq *srq, uint32_t *number);
+
+/* --- xrc.c ------------------------------------------------------------------------------- */
+void vb_face_xrc_tables(struct verbs_context *verbs);
+/* vb_face_xrcd_use - one more or less that the handle may not be closed under; NULL is accepted. */
+void vb_face_xrcd_use(struct ibv_xrcd *xrcd, int by);
 
 /* --- ah.c -------------------------------------------------------------------------------- */
 void vb_face_ah_attr_to_core(const struct vb_device *host, const struct ibv_ah_attr *from,

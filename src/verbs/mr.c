@@ -15,7 +15,7 @@ _Static_assert((int)VB_ACCESS_REMOTE_WRITE == (int)IBV_ACCESS_REMOTE_WRITE, "acc
 _Static_assert((int)VB_ACCESS_REMOTE_READ == (int)IBV_ACCESS_REMOTE_READ, "access");
 _Static_assert((int)VB_ACCESS_REMOTE_ATOMIC == (int)IBV_ACCESS_REMOTE_ATOMIC, "access");
 
-#define VB_CORE_ACCESS (VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL)
+#define VB_CORE_ACCESS (VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL | VB_ACCESS_FLUSH_GLOBAL)
 #define VB_KNOWN_ACCESS                                                                            \
 	(VB_CORE_ACCESS | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |        \
 	 IBV_ACCESS_OPTIONAL_RANGE)

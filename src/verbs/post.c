@@ -17,6 +17,7 @@ SAME(VB_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_IMM);
 SAME(VB_WR_RDMA_READ, IBV_WR_RDMA_READ);
 SAME(VB_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_CMP_AND_SWP);
 SAME(VB_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_FETCH_AND_ADD);
+SAME(VB_WR_ATOMIC_WRITE, IBV_WR_ATOMIC_WRITE);
 SAME(VB_SEND_FENCE, IBV_SEND_FENCE);
 SAME(VB_SEND_SIGNALED, IBV_SEND_SIGNALED);
 SAME(VB_SEND_SOLICITED, IBV_SEND_SOLICITED);
@@ -35,13 +36,18 @@ static inline bool sges_are_sane(const struct ibv_sge *list, int count)
 	return list || count == 0;
 }
 
+/* A FLUSH has its fields in ibv_wr_flush() only. */
+static inline bool has_plain_form(unsigned int opcode)
+{
+	return opcode <= IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_WRITE;
+}
+
 static inline int post_one(struct vb_face_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct vb_send_wr core;
 
 	if (wr->send_flags & ~(unsigned int)VB_SEND_FLAGS ||
-	    (unsigned int)wr->opcode > IBV_WR_ATOMIC_FETCH_AND_ADD ||
-	    !sges_are_sane(wr->sg_list, wr->num_sge))
+	    !has_plain_form((unsigned int)wr->opcode) || !sges_are_sane(wr->sg_list, wr->num_sge))
 		return -EINVAL;
 	core.wr_id = wr->wr_id;
 	core.sges = (const struct vb_sge *)wr->sg_list;
@@ -63,7 +69,9 @@ static inline int post_one(struct vb_face_qp *qp, const struct ibv_send_wr *wr)
 		core.remote_addr = wr->wr.rdma.remote_addr;
 		core.rkey = wr->wr.rdma.rkey;
 	}
-	if (wr->opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) {
+	if (qp->ex.qp_base.qp_type == IBV_QPT_XRC_SEND)
+		core.remote_srqn = wr->qp_type.xrc.remote_srqn;
+	if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		core.rkey = wr->wr.atomic.rkey;
 		core.compare_add = wr->wr.atomic.compare_add;
 		core.swap = wr->wr.atomic.swap;

@@ -11,6 +11,8 @@
 SAME(VB_QPT_RC, IBV_QPT_RC);
 SAME(VB_QPT_UC, IBV_QPT_UC);
 SAME(VB_QPT_UD, IBV_QPT_UD);
+SAME(VB_QPT_XRC_SEND, IBV_QPT_XRC_SEND);
+SAME(VB_QPT_XRC_RECV, IBV_QPT_XRC_RECV);
 SAME(VB_QPS_RESET, IBV_QPS_RESET);
 SAME(VB_QPS_INIT, IBV_QPS_INIT);
 SAME(VB_QPS_RTR, IBV_QPS_RTR);
@@ -75,47 +77,75 @@ static void caps_from_core(const struct vb_qp_cap *from, struct ibv_qp_cap *to)
 	to->max_inline_data = from->max_inline_data;
 }
 
-static int check_create(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
+static bool belongs(const struct ibv_context *context, const struct ibv_cq *cq)
 {
-	if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC &&
-	    attr->qp_type != IBV_QPT_UD)
-		return -EOPNOTSUPP;
-	if (!pd || !attr->send_cq || !attr->recv_cq)
-		return -EINVAL;
-	if (attr->send_cq->context != pd->context || attr->recv_cq->context != pd->context)
-		return -EINVAL;
-	if (attr->srq && attr->srq->context != pd->context)
-		return -EINVAL;
-	return 0;
+	return cq && cq->context == context;
 }
 
-static void init_shell(struct vb_face_qp *qp, struct ibv_pd *pd,
+static int check_create(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
+{
+	switch ((int)attr->qp_type) {
+	case IBV_QPT_RC:
+	case IBV_QPT_UC:
+	case IBV_QPT_UD:
+		break;
+	case IBV_QPT_XRC_SEND: /* receives nothing: its receive CQ does not matter */
+		return pd && !attr->srq && belongs(pd->context, attr->send_cq) ? 0 : -EINVAL;
+	case IBV_QPT_XRC_RECV: /* has a domain instead, in the extended call */
+		return -EINVAL;
+	default:
+		return -EOPNOTSUPP;
+	}
+	if (!pd || !belongs(pd->context, attr->send_cq) || !belongs(pd->context, attr->recv_cq))
+		return -EINVAL;
+	return attr->srq && attr->srq->context != pd->context ? -EINVAL : 0;
+}
+
+static void init_shell(struct vb_face_qp *qp, struct ibv_context *context, struct ibv_pd *pd,
 		       const struct ibv_qp_init_attr *attr)
 {
+	const bool receives = attr->qp_type != IBV_QPT_XRC_SEND;
 	struct ibv_qp *ibv = &qp->ex.qp_base;
 	int i;
 
-	ibv->context = pd->context;
+	ibv->context = context;
 	ibv->qp_context = attr->qp_context;
 	ibv->pd = pd;
-	ibv->send_cq = attr->send_cq;
-	ibv->recv_cq = attr->recv_cq;
-	ibv->srq = attr->srq;
+	ibv->send_cq = pd ? attr->send_cq : NULL;
+	ibv->recv_cq = pd && receives ? attr->recv_cq : NULL;
+	ibv->srq = pd ? attr->srq : NULL;
 	ibv->handle = vb_face_handle();
 	ibv->state = IBV_QPS_RESET;
 	ibv->qp_type = attr->qp_type;
 	pthread_mutex_init(&ibv->mutex, NULL);
 	pthread_cond_init(&ibv->cond, NULL);
 	qp->sq_sig_all = attr->sq_sig_all;
-	qp->object.context = vb_face_context(pd->context);
+	vb_list_init(&qp->shared);
+	qp->object.context = vb_face_context(context);
 	for (i = 0; i < VB_QP_SOURCES; i++) {
 		vb_face_async_init(&qp->events[i], event_types[i]);
 		qp->events[i].event.element.qp = ibv;
 	}
 }
 
-static void free_shell(struct vb_face_qp *qp)
+struct vb_face_qp *vb_face_qp_shell(struct ibv_context *context, struct ibv_pd *pd,
+				    struct ibv_xrcd *xrcd, const struct ibv_qp_init_attr *attr)
 {
+	struct vb_face_qp *qp = calloc(1, sizeof(*qp));
+
+	if (!qp) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	init_shell(qp, context, pd, attr);
+	qp->xrcd = xrcd;
+	vb_face_xrcd_use(xrcd, 1);
+	return qp;
+}
+
+void vb_face_qp_shell_free(struct vb_face_qp *qp)
+{
+	vb_face_xrcd_use(qp->xrcd, -1);
 	vb_builder_destroy(qp->builder);
 	pthread_mutex_destroy(&qp->ex.qp_base.mutex);
 	pthread_cond_destroy(&qp->ex.qp_base.cond);
@@ -123,14 +153,16 @@ static void free_shell(struct vb_face_qp *qp)
 }
 
 /* 0 or -errno. */
-static int create_core(struct vb_face_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+static int create_core(struct vb_face_qp *qp, struct vb_engine *engine,
+		       struct ibv_qp_init_attr *attr)
 {
-	struct vb_engine *engine = vb_face_pd(pd)->engine;
+	struct ibv_qp *ibv = &qp->ex.qp_base;
 	struct vb_qp_init init = {
 		.type = (enum vb_qp_type)attr->qp_type,
-		.srq = attr->srq ? vb_face_srq(attr->srq)->core : NULL,
-		.send_cq = vb_face_cq(attr->send_cq)->core,
-		.recv_cq = vb_face_cq(attr->recv_cq)->core,
+		.srq = ibv->srq ? vb_face_srq(ibv->srq)->core : NULL,
+		.send_cq = ibv->send_cq ? vb_face_cq(ibv->send_cq)->core : NULL,
+		.recv_cq = ibv->recv_cq ? vb_face_cq(ibv->recv_cq)->core : NULL,
+		.xrcd = qp->xrcd ? vb_face_xrcd(qp->xrcd)->core : NULL,
 		.sq_sig_all = attr->sq_sig_all != 0,
 		.user = qp,
 	};
@@ -139,11 +171,11 @@ static int create_core(struct vb_face_qp *qp, struct ibv_pd *pd, struct ibv_qp_i
 	caps_to_core(&attr->cap, &init.cap);
 	if (!vb_face_enter(engine))
 		return -EIO;
-	qp->core = vb_qp_create(vb_face_pd(pd)->core, &init);
+	qp->core = vb_qp_create(ibv->pd ? vb_face_pd(ibv->pd)->core : NULL, &init);
 	if (!qp->core)
 		error = -errno;
 	else
-		qp->ex.qp_base.qp_num = qp->core->qpn;
+		ibv->qp_num = qp->core->qpn;
 	vb_engine_leave(engine);
 	if (error)
 		return error;
@@ -152,35 +184,60 @@ static int create_core(struct vb_face_qp *qp, struct ibv_pd *pd, struct ibv_qp_i
 	return 0;
 }
 
+/* In pd, or in xrcd: the other one is NULL. */
+static struct vb_face_qp *create_in(struct ibv_context *context, struct ibv_pd *pd,
+				    struct ibv_xrcd *xrcd, struct ibv_qp_init_attr *attr)
+{
+	struct vb_engine *engine = pd ? vb_face_pd(pd)->engine : vb_face_xrcd(xrcd)->engine;
+	struct vb_face_qp *qp = vb_face_qp_shell(context, pd, xrcd, attr);
+	int error;
+
+	if (!qp)
+		return NULL;
+	error = create_core(qp, engine, attr);
+	if (error) {
+		vb_face_qp_shell_free(qp);
+		errno = -error;
+		return NULL;
+	}
+	vb_face_add(context, &qp->object, VB_FACE_QP);
+	return qp;
+}
+
 static struct vb_face_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-	struct vb_face_qp *qp;
 	int error = check_create(pd, attr);
 
 	if (error) {
 		errno = -error;
 		return NULL;
 	}
-	qp = calloc(1, sizeof(*qp));
-	if (!qp) {
-		errno = ENOMEM;
-		return NULL;
-	}
-	init_shell(qp, pd, attr);
-	error = create_core(qp, pd, attr);
-	if (error) {
-		free_shell(qp);
-		errno = -error;
-		return NULL;
-	}
-	vb_face_add(pd->context, &qp->object, VB_FACE_QP);
-	return qp;
+	return create_in(pd->context, pd, NULL, attr);
 }
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	struct vb_face_qp *qp = create(pd, attr);
 
+	return qp ? &qp->ex.qp_base : NULL;
+}
+
+/* XRC_RECV: a domain is all that it has; what the program says about queues does not matter. */
+static struct ibv_qp *create_xrc_recv(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct vb_face_qp *qp;
+
+	if (attr->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS) ||
+	    !(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd ||
+	    attr->xrcd->context != context) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	qp = create_in(context, NULL, attr->xrcd, (struct ibv_qp_init_attr *)attr);
 	return qp ? &qp->ex.qp_base : NULL;
 }
 
@@ -197,6 +254,8 @@ struct ibv_qp *vb_face_create_qp_ex(struct ibv_context *context, struct ibv_qp_i
 	struct vb_face_qp *qp;
 	int error;
 
+	if (attr->qp_type == IBV_QPT_XRC_RECV && !(attr->comp_mask & ~known))
+		return create_xrc_recv(context, attr);
 	if (attr->comp_mask & ~known || !(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd ||
 	    attr->pd->context != context) {
 		errno = EINVAL;
@@ -320,6 +379,18 @@ int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
 	return 0;
 }
 
+/* let_go - the core goes with its last handle. */
+static void let_go(struct vb_face_qp *qp)
+{
+	if (!vb_list_is_linked(&qp->shared)) {
+		vb_qp_destroy(qp->core);
+		return;
+	}
+	if (qp->core->user == qp)
+		qp->core->user = vb_list_entry(qp->shared.next, struct vb_face_qp, shared);
+	vb_list_remove(&qp->shared);
+}
+
 int ibv_destroy_qp(struct ibv_qp *ibv)
 {
 	struct vb_face_qp *qp = vb_face_qp(ibv);
@@ -331,7 +402,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 			vb_engine_leave(qp->engine);
 			return EBUSY;
 		}
-		vb_qp_destroy(qp->core);
+		let_go(qp);
 		vb_engine_leave(qp->engine);
 	}
 	for (i = 0; i < VB_QP_SOURCES; i++)
@@ -341,13 +412,13 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 		pthread_cond_wait(&ibv->cond, &ibv->mutex);
 	pthread_mutex_unlock(&ibv->mutex);
 	vb_face_remove(&qp->object);
-	free_shell(qp);
+	vb_face_qp_shell_free(qp);
 	return 0;
 }
 
 void vb_face_qp_close(struct vb_face_qp *qp)
 {
-	vb_qp_destroy(qp->core);
+	let_go(qp);
 	qp->core = NULL;
 	qp->engine = NULL;
 }

@@ -25,14 +25,15 @@
 struct vb_built {
 	struct vb_send_wr wr;
 	uint32_t first_sge;
+	bool addressed; /* UD, XRC: the setter was called */
 };
 
 struct vb_builder {
 	pthread_mutex_t lock; /* held from start to complete or abort */
 	int error;
 	struct vb_qp_cap cap;
-	uint64_t operations; /* enum ibv_qp_create_send_ops_flags that the QP's type has */
-	bool needs_address;  /* UD */
+	uint64_t operations; /* send_ops_flags that the QP's type has */
+	bool needs_address;  /* UD, XRC */
 	struct vb_built *requests;
 	struct vb_sge *sges;
 	uint8_t *bytes;
@@ -88,6 +89,12 @@ static bool reserve_bytes(struct vb_builder *b, uint32_t n)
 
 /* --- one function for each operation ----------------------------------------------------- */
 
+/* An operation's flag is the bit of its opcode, up to where those of two opcodes were left out. */
+static inline uint64_t operation_of(enum vb_wr_opcode opcode)
+{
+	return 1ull << (opcode < VB_WR_FLUSH ? opcode : opcode - 3);
+}
+
 /* A new request with what all have in common; NULL once an error is kept. */
 static struct vb_send_wr *begin(struct ibv_qp_ex *ex, enum vb_wr_opcode opcode)
 {
@@ -97,7 +104,7 @@ static struct vb_send_wr *begin(struct ibv_qp_ex *ex, enum vb_wr_opcode opcode)
 	if (b->error)
 		return NULL;
 	if (ex->wr_flags & ~(unsigned int)(VB_BUILDER_FLAGS | IBV_SEND_INLINE) ||
-	    !(b->operations >> opcode & 1)) {
+	    !(b->operations & operation_of(opcode))) {
 		b->error = EINVAL;
 		return NULL;
 	}
@@ -119,6 +126,7 @@ static struct vb_send_wr *begin(struct ibv_qp_ex *ex, enum vb_wr_opcode opcode)
 		.flags = ex->wr_flags & VB_BUILDER_FLAGS,
 	};
 	built->first_sge = b->sge_count;
+	built->addressed = false;
 	return &built->wr;
 }
 
@@ -187,6 +195,25 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t re
 	begin_atomic(ex, VB_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr, add, 0);
 }
 
+static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t length,
+		     uint8_t type, uint8_t level)
+{
+	struct vb_builder *b = builder_of(ex);
+	struct vb_send_wr *wr = begin(ex, VB_WR_FLUSH);
+
+	if (!wr)
+		return;
+	if (length > UINT32_MAX) {
+		b->error = EINVAL;
+		return;
+	}
+	wr->rkey = rkey;
+	wr->remote_addr = remote_addr;
+	wr->flush.length = (uint32_t)length;
+	wr->flush.placement = type;
+	wr->flush.selectivity = level;
+}
+
 /* --- setters: they complete the latest request ------------------------------------------- */
 
 static struct vb_send_wr *latest(struct vb_builder *b)
@@ -199,13 +226,26 @@ static struct vb_send_wr *latest(struct vb_builder *b)
 static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn,
 			   uint32_t remote_qkey)
 {
-	struct vb_send_wr *wr = latest(builder_of(ex));
+	struct vb_builder *b = builder_of(ex);
+	struct vb_send_wr *wr = latest(b);
 
 	if (!wr)
 		return;
+	b->requests[b->request_count - 1].addressed = ah;
 	wr->ah = vb_face_ah_core(ah);
 	wr->remote_qpn = remote_qpn;
 	wr->remote_qkey = remote_qkey;
+}
+
+static void wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
+{
+	struct vb_builder *b = builder_of(ex);
+	struct vb_send_wr *wr = latest(b);
+
+	if (!wr)
+		return;
+	b->requests[b->request_count - 1].addressed = true;
+	wr->remote_srqn = remote_srqn;
 }
 
 static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *list)
@@ -274,6 +314,17 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	wr_set_inline_data_list(ex, 1, &buffer);
 }
 
+/* The eight bytes are the data: there is no setter for them. */
+static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+			    const void *value)
+{
+	const struct ibv_data_buf buffer = {.addr = (void *)(uintptr_t)value,
+					    .length = sizeof(uint64_t)};
+
+	begin_remote(ex, VB_WR_ATOMIC_WRITE, rkey, remote_addr, 0);
+	wr_set_inline_data_list(ex, 1, &buffer);
+}
+
 /* --- the critical region ----------------------------------------------------------------- */
 
 static void wr_start(struct ibv_qp_ex *ex)
@@ -292,8 +343,7 @@ static void wr_abort(struct ibv_qp_ex *ex)
 	pthread_mutex_unlock(&builder_of(ex)->lock);
 }
 
-/* Inside the engine. What can still be wrong behind these checks (the QP's state) is wrong for the
- * first request already. */
+/* Inside the engine: all of them or, when one is refused, none. */
 static int post_all(struct vb_qp *core, struct vb_builder *b)
 {
 	uint32_t i, used = core->sq_head - core->sq_free;
@@ -301,13 +351,17 @@ static int post_all(struct vb_qp *core, struct vb_builder *b)
 
 	if (b->request_count > core->cap.max_send_wr - used)
 		return -ENOMEM;
-	for (i = 0; b->needs_address && i < b->request_count; i++)
-		if (!b->requests[i].wr.ah)
-			return -EINVAL;
 	for (i = 0; i < b->request_count; i++) {
 		struct vb_built *built = &b->requests[i];
 
 		built->wr.sges = &b->sges[built->first_sge];
+		if ((b->needs_address && !built->addressed) ||
+		    vb_qp_check_send(core, &built->wr) < 0)
+			return -EINVAL;
+	}
+	for (i = 0; i < b->request_count; i++) {
+		struct vb_built *built = &b->requests[i];
+
 		if (built->wr.flags & VB_SEND_INLINE)
 			b->sges[built->first_sge].addr += (uintptr_t)b->bytes;
 		error = vb_qp_post_send(core, &built->wr);
@@ -343,15 +397,17 @@ static int wr_complete(struct ibv_qp_ex *ex)
 #define VB_READ_OPS                                                                                \
 	(IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |                            \
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+/* FLUSH is not in every release's header. */
+#define VB_PLACEMENT_OPS (1 << 11 | IBV_QP_EX_WITH_ATOMIC_WRITE)
 
-/* An operation's flag is the bit of its opcode. */
 _Static_assert(IBV_QP_EX_WITH_RDMA_WRITE == 1 << VB_WR_RDMA_WRITE &&
 		       IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM == 1 << VB_WR_RDMA_WRITE_WITH_IMM &&
 		       IBV_QP_EX_WITH_SEND == 1 << VB_WR_SEND &&
 		       IBV_QP_EX_WITH_SEND_WITH_IMM == 1 << VB_WR_SEND_WITH_IMM &&
 		       IBV_QP_EX_WITH_RDMA_READ == 1 << VB_WR_RDMA_READ &&
 		       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP == 1 << VB_WR_ATOMIC_CMP_AND_SWP &&
-		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD == 1 << VB_WR_ATOMIC_FETCH_AND_ADD,
+		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD == 1 << VB_WR_ATOMIC_FETCH_AND_ADD &&
+		       IBV_QP_EX_WITH_ATOMIC_WRITE == 1 << (VB_WR_ATOMIC_WRITE - 3),
 	       "send_ops_flags");
 
 static uint64_t supported_operations(enum ibv_qp_type type)
@@ -360,9 +416,20 @@ static uint64_t supported_operations(enum ibv_qp_type type)
 
 	if (type != IBV_QPT_UD)
 		operations |= VB_WRITE_OPS;
-	if (type == IBV_QPT_RC)
-		operations |= VB_READ_OPS;
+	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND)
+		operations |= VB_READ_OPS | VB_PLACEMENT_OPS;
 	return operations;
+}
+
+/* Newer releases have one more member: behind the last that this header is sure to have. */
+static void set_wr_flush(struct vb_face_qp *qp)
+{
+	void (*function)(struct ibv_qp_ex * ex, uint32_t rkey, uint64_t remote_addr, size_t length,
+			 uint8_t type, uint8_t level) = wr_flush;
+	const size_t at = offsetof(struct ibv_qp_ex, wr_atomic_write) + sizeof(function);
+
+	_Static_assert(at + sizeof(function) <= offsetof(struct vb_face_qp, engine), "wr_flush");
+	memcpy((char *)&qp->ex + at, &function, sizeof(function));
 }
 
 int vb_builder_create(struct vb_face_qp *qp, uint64_t operations)
@@ -378,7 +445,8 @@ int vb_builder_create(struct vb_face_qp *qp, uint64_t operations)
 	pthread_mutex_init(&b->lock, NULL);
 	b->cap = qp->core->cap;
 	b->operations = supported_operations(ex->qp_base.qp_type);
-	b->needs_address = ex->qp_base.qp_type == IBV_QPT_UD;
+	b->needs_address =
+		ex->qp_base.qp_type == IBV_QPT_UD || ex->qp_base.qp_type == IBV_QPT_XRC_SEND;
 	ex->wr_send = wr_send;
 	ex->wr_send_imm = wr_send_imm;
 	ex->wr_rdma_write = wr_rdma_write;
@@ -386,7 +454,10 @@ int vb_builder_create(struct vb_face_qp *qp, uint64_t operations)
 	ex->wr_rdma_read = wr_rdma_read;
 	ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	ex->wr_atomic_write = wr_atomic_write;
+	set_wr_flush(qp);
 	ex->wr_set_ud_addr = wr_set_ud_addr;
+	ex->wr_set_xrc_srqn = wr_set_xrc_srqn;
 	ex->wr_set_sge = wr_set_sge;
 	ex->wr_set_sge_list = wr_set_sge_list;
 	ex->wr_set_inline_data = wr_set_inline_data;

@@ -17,7 +17,11 @@
 #define VB_GUARANTEED_FEATURES                                                                     \
 	(IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_CURR_QP_STATE_MOD |      \
 	 IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |    \
-	 IBV_DEVICE_SRQ_RESIZE)
+	 IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC)
+
+/* Not in every release's header, nor in the lower 32 bits. */
+#define VB_DEVICE_FLUSH_GLOBAL (1ull << 38)
+#define VB_DEVICE_ATOMIC_WRITE (1ull << 40)
 
 static void fill_device(const struct vb_device *host, struct ibv_device_attr *attr)
 {
@@ -73,7 +77,8 @@ int vb_face_query_device_ex(struct ibv_context *context,
 	if (size < sizeof(all.orig_attr))
 		return EINVAL;
 	fill_device(vb_face_host_device(context), &all.orig_attr);
-	all.device_cap_flags_ex = VB_GUARANTEED_FEATURES;
+	all.device_cap_flags_ex =
+		VB_GUARANTEED_FEATURES | VB_DEVICE_FLUSH_GLOBAL | VB_DEVICE_ATOMIC_WRITE;
 	all.completion_timestamp_mask = UINT64_MAX;
 	all.hca_core_clock = 1000000; /* kHz: timestamps count nanoseconds */
 	all.phys_port_cnt_ex = 1;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* srq.c - shared receive queues; what tag matching adds to them is tm.c. */
+/* srq.c - shared receive queues, of XRC too; what tag matching adds to them is tm.c. */
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/xrc.h"
 #include "verbs/face.h"
 
 static void init_shell(struct vb_face_srq *srq, struct ibv_pd *pd, void *user)
@@ -24,6 +25,7 @@ static void free_shell(struct vb_face_srq *srq)
 {
 	pthread_mutex_destroy(&srq->ibv.mutex);
 	pthread_cond_destroy(&srq->ibv.cond);
+	vb_face_xrcd_use(srq->xrcd, -1);
 	free(srq);
 }
 
@@ -33,7 +35,11 @@ static int create_core(struct vb_face_srq *srq, struct vb_pd *pd, const struct i
 {
 	int error = 0;
 
-	srq->core = vb_srq_create(pd, attr->max_wr, attr->max_sge, 0, srq);
+	if (more->xrcd)
+		srq->core = vb_xrc_srq_create(pd, vb_face_xrcd(more->xrcd)->core, more->cq,
+					      attr->max_wr, attr->max_sge, srq);
+	else
+		srq->core = vb_srq_create(pd, attr->max_wr, attr->max_sge, 0, srq);
 	if (!srq->core)
 		return -errno;
 	if (more->max_num_tags)
@@ -56,6 +62,8 @@ struct ibv_srq *vb_face_srq_create(struct ibv_pd *ibv_pd, void *user, struct ibv
 		return NULL;
 	}
 	init_shell(srq, ibv_pd, user);
+	srq->xrcd = more->xrcd;
+	vb_face_xrcd_use(srq->xrcd, 1);
 	error = -EIO;
 	if (vb_face_enter(pd->engine)) {
 		error = create_core(srq, pd->core, attr, more);
@@ -80,22 +88,56 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 	return vb_face_srq_create(pd, attr->srq_context, &attr->attr, &more);
 }
 
-/* What the header's inline function does not send to ibv_create_srq: a mask without PD, XRC, tags.
- */
+static struct ibv_srq *create_xrc_srq(struct ibv_srq_init_attr_ex *attr)
+{
+	const uint32_t needed = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	struct vb_srq_more more = {.xrcd = attr->xrcd};
+
+	if ((attr->comp_mask & needed) != needed || !attr->xrcd || !attr->cq ||
+	    attr->xrcd->context != attr->pd->context || attr->cq->context != attr->pd->context) {
+		errno = EINVAL;
+		return NULL;
+	}
+	more.cq = vb_face_cq(attr->cq)->core;
+	return vb_face_srq_create(attr->pd, attr->srq_context, &attr->attr, &more);
+}
+
+/* Basic ones come here with masks that the header's inline function does not know. */
 struct ibv_srq *vb_face_create_srq_ex(struct ibv_context *context,
 				      struct ibv_srq_init_attr_ex *attr)
 {
 	uint32_t known = IBV_SRQ_INIT_ATTR_RESERVED - 1;
+	const struct vb_srq_more more = {0};
 
 	if (attr->comp_mask & ~known || !(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd ||
 	    attr->pd->context != context) {
 		errno = EINVAL;
 		return NULL;
 	}
-	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && attr->srq_type == IBV_SRQT_TM)
+	switch (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type : IBV_SRQT_BASIC) {
+	case IBV_SRQT_BASIC:
+		return vb_face_srq_create(attr->pd, attr->srq_context, &attr->attr, &more);
+	case IBV_SRQT_XRC:
+		return create_xrc_srq(attr);
+	case IBV_SRQT_TM:
 		return vb_face_create_tm_srq(attr);
-	errno = EOPNOTSUPP;
+	}
+	errno = EINVAL;
 	return NULL;
+}
+
+/* Only an SRQ of XRC is named in packets. */
+int vb_face_get_srq_num(struct ibv_srq *ibv, uint32_t *number)
+{
+	struct vb_face_srq *srq = vb_face_srq(ibv);
+
+	if (!srq->xrcd)
+		return EINVAL;
+	if (!vb_face_enter(srq->engine))
+		return EIO;
+	*number = srq->core->srqn;
+	vb_engine_leave(srq->engine);
+	return 0;
 }
 
 int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr, int mask)

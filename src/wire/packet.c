@@ -4,6 +4,8 @@
  *
  *      BTH         opcode | SE M Pad TVer | P_Key | F B resv6 | DestQP (24) | A resv7 | PSN (24)
  *      DETH        Q_Key (32) | resv8 | SrcQP (24)
+ *      XRCETH      resv8 | SRQ number (24)
+ *      FETH        resv26 | selectivity (2) | placement (4)
  *      RETH        VA (64) | R_Key (32) | DMA length (32)
  *      AtomicETH   VA (64) | R_Key (32) | swap or add (64) | compare (64)
  *      AETH        syndrome (8) | MSN (24)
@@ -27,10 +29,13 @@
 #define BTH_BECN 0x40000000u
 #define BTH_A 0x80000000u
 #define BITS_24 0xffffffu
+#define FETH_PLACEMENT 0x0fu
+#define FETH_SELECTIVITY_SHIFT 4
+#define FETH_SELECTIVITY 3u
 
 #define HAS_EXTENSION                                                                              \
 	(VB_HAS_DETH | VB_HAS_RETH | VB_HAS_ATOMIC | VB_HAS_AETH | VB_HAS_ATOMIC_ACK |             \
-	 VB_HAS_IMM | VB_HAS_IETH)
+	 VB_HAS_IMM | VB_HAS_IETH | VB_HAS_XRCETH | VB_HAS_FETH)
 
 static inline void encode_bth(const struct vb_headers *h, uint8_t *p)
 {
@@ -69,6 +74,16 @@ static void encode_extensions(const struct vb_headers *h, unsigned int flags, ui
 		vb_store_be32(p + 4, h->deth.src_qpn & BITS_24);
 		p += 8;
 	}
+	if (flags & VB_HAS_XRCETH) {
+		vb_store_be32(p, h->srqn & BITS_24);
+		p += 4;
+	}
+	if (flags & VB_HAS_FETH) {
+		vb_store_be32(p, (h->feth.selectivity & FETH_SELECTIVITY)
+						 << FETH_SELECTIVITY_SHIFT |
+					 (h->feth.placement & FETH_PLACEMENT));
+		p += 4;
+	}
 	if (flags & VB_HAS_RETH) {
 		vb_store_be64(p, h->reth.va);
 		vb_store_be32(p + 8, h->reth.rkey);
@@ -104,6 +119,17 @@ static void decode_extensions(struct vb_headers *h, unsigned int flags, const ui
 		h->deth.qkey = vb_load_be32(p);
 		h->deth.src_qpn = vb_load_be32(p + 4) & BITS_24;
 		p += 8;
+	}
+	if (flags & VB_HAS_XRCETH) {
+		h->srqn = vb_load_be32(p) & BITS_24;
+		p += 4;
+	}
+	if (flags & VB_HAS_FETH) {
+		uint32_t feth = vb_load_be32(p);
+
+		h->feth.placement = feth & FETH_PLACEMENT;
+		h->feth.selectivity = feth >> FETH_SELECTIVITY_SHIFT & FETH_SELECTIVITY;
+		p += 4;
 	}
 	if (flags & VB_HAS_RETH) {
 		h->reth.va = vb_load_be64(p);

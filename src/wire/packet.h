@@ -2,8 +2,8 @@
 /*
  * packet.h - the headers of an InfiniBand transport packet, as values in host order.
  *
- *      BTH | DETH? | RETH? | AtomicETH? | AETH? | AtomicAckETH? | ImmDt? | IETH? | payload | pad |
- * ICRC
+ *      BTH | DETH? | XRCETH? | FETH? | RETH? | AtomicETH? | AETH? | AtomicAckETH? | ImmDt? | IETH?
+ * | payload | pad | ICRC
  *
  * Which extended headers follow the BTH is a property of the opcode (IBTA 9.2, table 38); the one
  * opcode table is in opcode.c. vb_headers_encode() and vb_headers_decode() turn bytes into
@@ -33,6 +33,7 @@ enum vb_transport {
 	VB_TRANSPORT_RC = 0,
 	VB_TRANSPORT_UC = 1,
 	VB_TRANSPORT_UD = 3,
+	VB_TRANSPORT_XRC = 5, /* annex A14 */
 };
 
 enum vb_operation {
@@ -59,6 +60,8 @@ enum vb_operation {
 	VB_OP_FETCH_ADD = 0x14,
 	VB_OP_SEND_LAST_INV = 0x16,
 	VB_OP_SEND_ONLY_INV = 0x17,
+	VB_OP_FLUSH = 0x1c,	   /* annex A19, memory placement extensions */
+	VB_OP_ATOMIC_WRITE = 0x1d, /* the same */
 };
 
 static inline uint8_t vb_opcode(enum vb_transport transport, enum vb_operation operation)
@@ -93,11 +96,13 @@ enum vb_opcode_flags {
 	VB_IS_SEND = 1 << 12,
 	VB_IS_WRITE = 1 << 13,
 	VB_IS_READ_RESPONSE = 1 << 14,
+	VB_HAS_XRCETH = 1 << 15,
+	VB_HAS_FETH = 1 << 16,
 };
 
 struct vb_opcode_info {
 	const char *name;     /* NULL: this opcode does not exist */
-	uint16_t flags;	      /* enum vb_opcode_flags */
+	uint32_t flags;	      /* enum vb_opcode_flags */
 	uint8_t header_bytes; /* BTH and all extended headers */
 };
 
@@ -121,6 +126,11 @@ struct vb_headers {
 	struct {
 		uint32_t qkey, src_qpn;
 	} deth;
+	uint32_t srqn; /* XRCETH: the shared receive queue that a request is for */
+	struct {
+		uint8_t placement;   /* enum vb_placement */
+		uint8_t selectivity; /* enum vb_selectivity */
+	} feth;
 	struct {
 		uint64_t va;
 		uint32_t rkey, length;
@@ -147,6 +157,16 @@ int vb_headers_encode(const struct vb_headers *h, uint8_t *out, size_t size) VB_
  * -EBADMSG when the opcode does not exist or the packet is too short for its headers and pad. Every
  * field that the opcode does not have is zero. */
 int vb_headers_decode(struct vb_headers *h, const uint8_t *in, size_t size) VB_MUST_USE;
+
+/* What a FLUSH asks for (IBTA A19.4.1): the FETH's low bits 3-0 and 5-4. */
+enum vb_placement {
+	VB_FLUSH_GLOBAL = 1 << 0,     /* visible to everybody on the host */
+	VB_FLUSH_PERSISTENT = 1 << 1, /* survives a loss of power */
+};
+enum vb_selectivity {
+	VB_FLUSH_RANGE = 0,  /* the RETH's range */
+	VB_FLUSH_REGION = 1, /* the whole region of its key */
+};
 
 /* AETH syndrome (IBTA 9.7.5.1.2, tables 44 to 47): bits 6-5 the kind, bits 4-0 its value. */
 enum vb_aeth_kind {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/nic.h"
+#include "core/xrc.h"
 
 #define FAKE_EVENTS 64
 #define FAKE_PAYLOAD 8192
@@ -140,6 +141,8 @@ static inline void fake_finish(struct fake *f)
 	assert_int_equal(f->nic->cq_count, 0);
 	assert_int_equal(f->nic->srq_count, 0);
 	assert_int_equal(f->nic->ah_count, 0);
+	assert_int_equal(f->nic->xrcd_count, 0);
+	assert_int_equal(f->nic->xrc_srq_count, 0);
 	assert_int_equal(f->paths, 0);
 	vb_nic_destroy(f->nic);
 }
@@ -155,6 +158,7 @@ static inline unsigned int fake_count_events(const struct fake *f, enum vb_event
 
 /* A PD, a CQ and whatever a QP needs. */
 struct fake_qp {
+	struct vb_xrcd *xrcd; /* XRC_RECV */
 	struct vb_pd *pd;
 	struct vb_cq *cq;
 	struct vb_qp *qp;
@@ -184,13 +188,17 @@ static inline void fake_qp_create(struct fake *f, struct fake_qp *q, enum vb_qp_
 	assert_non_null(q->pd);
 	assert_non_null(q->cq);
 	init = fake_qp_init(type, q->cq);
-	q->qp = vb_qp_create(q->pd, &init);
+	q->xrcd = type == VB_QPT_XRC_RECV ? vb_xrcd_create(f->nic) : NULL;
+	if (q->xrcd)
+		init = (struct vb_qp_init){.type = type, .xrcd = q->xrcd};
+	q->qp = vb_qp_create(q->xrcd ? NULL : q->pd, &init);
 	assert_non_null(q->qp);
 }
 
 static inline void fake_qp_destroy(struct fake_qp *q)
 {
 	vb_qp_destroy(q->qp);
+	assert_int_equal(vb_xrcd_destroy(q->xrcd), 0);
 	assert_int_equal(vb_cq_destroy(q->cq), 0);
 	assert_int_equal(vb_pd_destroy(q->pd), 0);
 }
@@ -232,6 +240,14 @@ static inline uint32_t fake_required(enum vb_qp_type type, enum vb_qp_state to)
 			       VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN,
 			       VB_QP_SQ_PSN},
 		[VB_QPT_UD] = {VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_QKEY, 0, VB_QP_SQ_PSN},
+		[VB_QPT_XRC_SEND] = {VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+				     VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN,
+				     VB_QP_SQ_PSN | VB_QP_MAX_QP_RD_ATOMIC | VB_QP_RETRY_CNT |
+					     VB_QP_RNR_RETRY | VB_QP_TIMEOUT},
+		[VB_QPT_XRC_RECV] = {VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+				     VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN |
+					     VB_QP_MAX_DEST_RD_ATOMIC | VB_QP_MIN_RNR_TIMER,
+				     VB_QP_SQ_PSN | VB_QP_TIMEOUT},
 	};
 
 	return VB_QP_STATE | required[type][to - VB_QPS_INIT];

@@ -267,14 +267,19 @@ static void test_sqd_keeps_and_rts_sends(void **state)
 static void test_opcodes_of_each_type(void **state)
 {
 	static const uint32_t allowed[] = {
-		[VB_QPT_RC] = 0x7f,
+		[VB_QPT_RC] = 0x7f | 1 << VB_WR_FLUSH | 1 << VB_WR_ATOMIC_WRITE,
+		[VB_QPT_XRC_SEND] = 0x7f | 1 << VB_WR_FLUSH | 1 << VB_WR_ATOMIC_WRITE,
 		[VB_QPT_UC] = 1 << VB_WR_SEND | 1 << VB_WR_SEND_WITH_IMM | 1 << VB_WR_RDMA_WRITE |
 			      1 << VB_WR_RDMA_WRITE_WITH_IMM,
 		[VB_QPT_UD] = 1 << VB_WR_SEND | 1 << VB_WR_SEND_WITH_IMM,
 	};
 	struct fixture x;
 
-	for (enum vb_qp_type type = VB_QPT_RC; type <= VB_QPT_UD; type++) {
+	static const enum vb_qp_type types[] = {VB_QPT_RC, VB_QPT_UC, VB_QPT_UD, VB_QPT_XRC_SEND};
+
+	for (size_t t = 0; t < VB_ARRAY_SIZE(types); t++) {
+		const enum vb_qp_type type = types[t];
+
 		for (uint32_t opcode = 0; opcode < 70; opcode++) {
 			bool ok = opcode < 32 && allowed[type] & 1u << opcode;
 			struct vb_send_wr wr;
@@ -283,6 +288,10 @@ static void test_opcodes_of_each_type(void **state)
 			x.sge.length = 8;
 			wr = make_wr(&x, 1, 0);
 			wr.opcode = (enum vb_wr_opcode)opcode;
+			if (opcode == VB_WR_FLUSH) {
+				wr.num_sge = 0;
+				wr.flush.placement = VB_FLUSH_GLOBAL;
+			}
 			if (ok)
 				assert_int_equal(vb_qp_post_send(x.q.qp, &wr), 0);
 			else

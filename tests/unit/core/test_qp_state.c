@@ -77,6 +77,28 @@ static const struct expected {
 	{VB_QPT_UD, SQD, SQD, 0, PKEY | QKEY},
 	{VB_QPT_UD, SQD, RTS, 0, CUR | QKEY},
 	{VB_QPT_UD, SQE, RTS, 0, CUR | QKEY},
+
+	/* RC's, divided: what is about requests at one end, what is about responses at the other */
+	{VB_QPT_XRC_SEND, RESET, INIT, PKEY | PORT | ACCESS, 0},
+	{VB_QPT_XRC_SEND, INIT, INIT, 0, PKEY | PORT | ACCESS},
+	{VB_QPT_XRC_SEND, INIT, RTR, AV | MTU | DEST | RQ_PSN, ACCESS | PKEY},
+	{VB_QPT_XRC_SEND, RTR, RTS, TIMEOUT | RETRY | RNR | SQ_PSN | RD_ATOMIC, CUR | ACCESS | MIG},
+	{VB_QPT_XRC_SEND, RTS, RTS, 0, CUR | ACCESS | MIG},
+	{VB_QPT_XRC_SEND, RTS, SQD, 0, NOTIFY},
+	{VB_QPT_XRC_SEND, SQD, SQD, 0,
+	 PORT | AV | TIMEOUT | RETRY | RNR | RD_ATOMIC | ACCESS | PKEY | MIG},
+	{VB_QPT_XRC_SEND, SQD, RTS, 0, CUR | ACCESS | MIG},
+
+	{VB_QPT_XRC_RECV, RESET, INIT, PKEY | PORT | ACCESS, 0},
+	{VB_QPT_XRC_RECV, INIT, INIT, 0, PKEY | PORT | ACCESS},
+	{VB_QPT_XRC_RECV, INIT, RTR, AV | MTU | DEST | RQ_PSN | DEST_RD_ATOMIC | MIN_RNR,
+	 ACCESS | PKEY},
+	{VB_QPT_XRC_RECV, RTR, RTS, TIMEOUT | SQ_PSN, CUR | ACCESS | MIN_RNR | MIG},
+	{VB_QPT_XRC_RECV, RTS, RTS, 0, CUR | ACCESS | MIN_RNR | MIG},
+	{VB_QPT_XRC_RECV, RTS, SQD, 0, NOTIFY},
+	{VB_QPT_XRC_RECV, SQD, SQD, 0,
+	 PORT | AV | TIMEOUT | DEST_RD_ATOMIC | ACCESS | PKEY | MIN_RNR | MIG},
+	{VB_QPT_XRC_RECV, SQD, RTS, 0, CUR | ACCESS | MIN_RNR | MIG},
 };
 
 /* False: the move does not exist. */
@@ -149,8 +171,8 @@ static void walk_type(enum vb_qp_type type)
 	fake_init(&f);
 	for (int from = RESET; from <= ERR; from++) {
 		for (int to = RESET; to <= ERR; to++) {
-			if (type == VB_QPT_RC && from == SQE)
-				continue; /* RC has no such state */
+			if (type != VB_QPT_UC && type != VB_QPT_UD && from == SQE)
+				continue; /* what is reliable has no such state */
 			walk_move(&f, type, (enum vb_qp_state)from, (enum vb_qp_state)to);
 			f.event_count = 0;
 		}
@@ -171,6 +193,12 @@ static void test_matrix_uc(void **state)
 static void test_matrix_ud(void **state)
 {
 	walk_type(VB_QPT_UD);
+}
+
+static void test_matrix_xrc(void **state)
+{
+	walk_type(VB_QPT_XRC_SEND);
+	walk_type(VB_QPT_XRC_RECV);
 }
 
 /* --- values ------------------------------------------------------------------------------ */
@@ -592,6 +620,7 @@ int main(void)
 		cmocka_unit_test(test_matrix_rc),
 		cmocka_unit_test(test_matrix_uc),
 		cmocka_unit_test(test_matrix_ud),
+		cmocka_unit_test(test_matrix_xrc),
 		cmocka_unit_test(test_values),
 		cmocka_unit_test(test_states_that_do_not_exist),
 		cmocka_unit_test(test_wrong_current_state),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* test_opcode.c - the opcode table against IBTA 9.2.1, table 38, written out a second time. */
+/* test_opcode.c - the opcode table against IBTA 9.2.1, table 38, and the annexes A14 (XRC)
+ * and A19 (FLUSH, ATOMIC WRITE), written out a second time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,8 @@
 #define ATOMIC_ACK 8
 #define IMM 4
 #define IETH 4
+#define XRCETH 4
+#define FETH 4
 
 /* value, bytes of headers, what it carries */
 static const struct {
@@ -46,6 +49,8 @@ static const struct {
 	{0x14, BTH + ATOMIC, VB_HAS_ATOMIC},
 	{0x16, BTH + IETH, VB_HAS_PAYLOAD | VB_HAS_IETH},
 	{0x17, BTH + IETH, VB_HAS_PAYLOAD | VB_HAS_IETH},
+	{0x1c, BTH + FETH + RETH, VB_HAS_FETH | VB_HAS_RETH},
+	{0x1d, BTH + RETH, VB_HAS_PAYLOAD | VB_HAS_RETH},
 	/* unreliable connected */
 	{0x20, BTH, VB_HAS_PAYLOAD},
 	{0x21, BTH, VB_HAS_PAYLOAD},
@@ -62,11 +67,38 @@ static const struct {
 	/* unreliable datagram */
 	{0x64, BTH + DETH, VB_HAS_PAYLOAD | VB_HAS_DETH},
 	{0x65, BTH + DETH + IMM, VB_HAS_PAYLOAD | VB_HAS_DETH | VB_HAS_IMM},
+	/* extended reliable connected: an XRCETH in every request, in no response */
+	{0xa0, BTH + XRCETH, VB_HAS_XRCETH | VB_HAS_PAYLOAD},
+	{0xa1, BTH + XRCETH, VB_HAS_XRCETH | VB_HAS_PAYLOAD},
+	{0xa2, BTH + XRCETH, VB_HAS_XRCETH | VB_HAS_PAYLOAD},
+	{0xa3, BTH + XRCETH + IMM, VB_HAS_XRCETH | VB_HAS_PAYLOAD | VB_HAS_IMM},
+	{0xa4, BTH + XRCETH, VB_HAS_XRCETH | VB_HAS_PAYLOAD},
+	{0xa5, BTH + XRCETH + IMM, VB_HAS_XRCETH | VB_HAS_PAYLOAD | VB_HAS_IMM},
+	{0xa6, BTH + XRCETH + RETH, VB_HAS_XRCETH | VB_HAS_PAYLOAD | VB_HAS_RETH},
+	{0xa7, BTH + XRCETH, VB_HAS_XRCETH | VB_HAS_PAYLOAD},
+	{0xa8, BTH + XRCETH, VB_HAS_XRCETH | VB_HAS_PAYLOAD},
+	{0xa9, BTH + XRCETH + IMM, VB_HAS_XRCETH | VB_HAS_PAYLOAD | VB_HAS_IMM},
+	{0xaa, BTH + XRCETH + RETH, VB_HAS_XRCETH | VB_HAS_PAYLOAD | VB_HAS_RETH},
+	{0xab, BTH + XRCETH + RETH + IMM,
+	 VB_HAS_XRCETH | VB_HAS_PAYLOAD | VB_HAS_RETH | VB_HAS_IMM},
+	{0xac, BTH + XRCETH + RETH, VB_HAS_XRCETH | VB_HAS_RETH},
+	{0xad, BTH + AETH, VB_HAS_PAYLOAD | VB_HAS_AETH},
+	{0xae, BTH, VB_HAS_PAYLOAD},
+	{0xaf, BTH + AETH, VB_HAS_PAYLOAD | VB_HAS_AETH},
+	{0xb0, BTH + AETH, VB_HAS_PAYLOAD | VB_HAS_AETH},
+	{0xb1, BTH + AETH, VB_HAS_AETH},
+	{0xb2, BTH + AETH + ATOMIC_ACK, VB_HAS_AETH | VB_HAS_ATOMIC_ACK},
+	{0xb3, BTH + XRCETH + ATOMIC, VB_HAS_XRCETH | VB_HAS_ATOMIC},
+	{0xb4, BTH + XRCETH + ATOMIC, VB_HAS_XRCETH | VB_HAS_ATOMIC},
+	{0xb6, BTH + XRCETH + IETH, VB_HAS_XRCETH | VB_HAS_PAYLOAD | VB_HAS_IETH},
+	{0xb7, BTH + XRCETH + IETH, VB_HAS_XRCETH | VB_HAS_PAYLOAD | VB_HAS_IETH},
+	{0xbc, BTH + XRCETH + FETH + RETH, VB_HAS_XRCETH | VB_HAS_FETH | VB_HAS_RETH},
+	{0xbd, BTH + XRCETH + RETH, VB_HAS_XRCETH | VB_HAS_PAYLOAD | VB_HAS_RETH},
 };
 
 #define HAS_ALL                                                                                    \
 	(VB_HAS_DETH | VB_HAS_RETH | VB_HAS_ATOMIC | VB_HAS_AETH | VB_HAS_ATOMIC_ACK |             \
-	 VB_HAS_IMM | VB_HAS_IETH | VB_HAS_PAYLOAD)
+	 VB_HAS_IMM | VB_HAS_IETH | VB_HAS_PAYLOAD | VB_HAS_XRCETH | VB_HAS_FETH)
 
 static void test_headers(void **state)
 {
@@ -105,7 +137,12 @@ static void test_place_in_message(void **state)
 {
 	const unsigned int both = VB_IS_FIRST | VB_IS_LAST;
 
-	for (enum vb_transport t = VB_TRANSPORT_RC; t <= VB_TRANSPORT_UC; t++) {
+	static const enum vb_transport connected[] = {VB_TRANSPORT_RC, VB_TRANSPORT_UC,
+						      VB_TRANSPORT_XRC};
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(connected); i++) {
+		const enum vb_transport t = connected[i];
+
 		assert_int_equal(flags(t, VB_OP_SEND_FIRST) & both, VB_IS_FIRST);
 		assert_int_equal(flags(t, VB_OP_SEND_MIDDLE) & both, 0);
 		assert_int_equal(flags(t, VB_OP_SEND_LAST) & both, VB_IS_LAST);
@@ -140,7 +177,8 @@ static void test_direction_and_kind(void **state)
 		bool response = op >= VB_OP_READ_RESPONSE_FIRST && op <= VB_OP_ATOMIC_ACK;
 		unsigned int want = 0;
 
-		if (op <= VB_OP_SEND_ONLY_IMM || op >= VB_OP_SEND_LAST_INV)
+		if (op <= VB_OP_SEND_ONLY_IMM || op == VB_OP_SEND_LAST_INV ||
+		    op == VB_OP_SEND_ONLY_INV)
 			want = VB_IS_SEND;
 		else if (op <= VB_OP_WRITE_ONLY_IMM)
 			want = VB_IS_WRITE;
@@ -156,6 +194,8 @@ static void test_names(void **state)
 	assert_string_equal(vb_opcode_table[0x04].name, "RC SEND_ONLY");
 	assert_string_equal(vb_opcode_table[0x29].name, "UC WRITE_LAST_IMM");
 	assert_string_equal(vb_opcode_table[0x64].name, "UD SEND_ONLY");
+	assert_string_equal(vb_opcode_table[0xa4].name, "XRC SEND_ONLY");
+	assert_string_equal(vb_opcode_table[0x1c].name, "RC FLUSH");
 }
 
 int main(void)

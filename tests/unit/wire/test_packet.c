@@ -40,6 +40,12 @@ static void fill_random(struct vb_headers *h, uint8_t opcode)
 		h->deth.qkey = (uint32_t)random64();
 		h->deth.src_qpn = random64() & 0xffffff;
 	}
+	if (flags & VB_HAS_XRCETH)
+		h->srqn = random64() & 0xffffff;
+	if (flags & VB_HAS_FETH) {
+		h->feth.placement = random64() & 15;
+		h->feth.selectivity = random64() & 3;
+	}
 	if (flags & VB_HAS_RETH) {
 		h->reth.va = random64();
 		h->reth.rkey = (uint32_t)random64();
@@ -78,6 +84,9 @@ static void assert_same(const struct vb_headers *a, const struct vb_headers *b)
 	assert_int_equal(a->psn, b->psn);
 	assert_int_equal(a->deth.qkey, b->deth.qkey);
 	assert_int_equal(a->deth.src_qpn, b->deth.src_qpn);
+	assert_int_equal(a->srqn, b->srqn);
+	assert_int_equal(a->feth.placement, b->feth.placement);
+	assert_int_equal(a->feth.selectivity, b->feth.selectivity);
 	assert_int_equal(a->reth.va, b->reth.va);
 	assert_int_equal(a->reth.rkey, b->reth.rkey);
 	assert_int_equal(a->reth.length, b->reth.length);
@@ -149,6 +158,24 @@ static void test_known_bytes(void **state)
 		{{.opcode = 0x17, .pkey = 0xffff, .invalidate_rkey = 0xcafe0001},
 		 {0x17, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0xca, 0xfe, 0x00, 0x01},
 		 16},
+		{{.opcode = 0xab,
+		  .pkey = 0xffff,
+		  .srqn = 0x010203,
+		  .reth = {0x1122334455667788, 0x99aabbcc, 0xddeeff01},
+		  .imm = 0x0a0b0c0d},
+		 {0xab, 0,    0xff, 0xff, 0,	0,    0,    0,	  0,	0,    0,    0,
+		  0x00, 0x01, 0x02, 0x03, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88,
+		  0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff, 0x01, 0x0a, 0x0b, 0x0c, 0x0d},
+		 36},
+		{{.opcode = 0xbc,
+		  .pkey = 0xffff,
+		  .srqn = 0x010203,
+		  .feth = {.placement = 2, .selectivity = 1},
+		  .reth = {0x1122334455667788, 0x99aabbcc, 0xddeeff01}},
+		 {0xbc, 0,    0xff, 0xff, 0,	0,    0,    0,	  0,	0,    0,    0,
+		  0x00, 0x01, 0x02, 0x03, 0x00, 0x00, 0x00, 0x12, 0x11, 0x22, 0x33, 0x44,
+		  0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff, 0x01},
+		 36},
 		{{.opcode = 0x65,
 		  .pkey = 0xffff,
 		  .deth = {0x80010000, 0x654321},
@@ -243,9 +270,9 @@ static void test_no_room(void **state)
 
 static void test_unknown_opcode(void **state)
 {
-	static const uint8_t unknown[] = {0x15, 0x18, 0x1f, 0x2c, 0x2d, 0x31, 0x33,
-					  0x36, 0x37, 0x40, 0x44, 0x5f, 0x60, 0x66,
-					  0x6a, 0x7f, 0x80, 0x81, 0xa4, 0xc0, 0xff};
+	static const uint8_t unknown[] = {0x15, 0x18, 0x1b, 0x1e, 0x1f, 0x3c, 0x2c, 0x2d, 0x31,
+					  0x33, 0x36, 0x37, 0x40, 0x44, 0x5f, 0x60, 0x66, 0x6a,
+					  0x7f, 0x80, 0x81, 0xb5, 0xbb, 0xc0, 0xff};
 	uint8_t bytes[VB_HEADERS_MAX] = {0};
 	struct vb_headers h = {0};
 
