@@ -285,6 +285,17 @@ struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *ibv)
 	return qp->builder ? &qp->ex : NULL;
 }
 
+/* Programs (perftest) give both halves of XRC what RC takes; the kernel's uverbs drops what the half
+ * does not have. */
+static uint32_t mask_of_half(enum ibv_qp_type type, uint32_t mask)
+{
+	if (type == IBV_QPT_XRC_SEND)
+		mask &= ~(uint32_t)(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	if (type == IBV_QPT_XRC_RECV)
+		mask &= ~(uint32_t)(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+	return mask;
+}
+
 int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
 	struct vb_face_qp *qp = vb_face_qp(ibv);
@@ -317,7 +328,7 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 					&core.ah);
 	if (!vb_face_enter(qp->engine))
 		return EIO;
-	error = vb_qp_modify(qp->core, &core, (uint32_t)mask);
+	error = vb_qp_modify(qp->core, &core, mask_of_half(ibv->qp_type, (uint32_t)mask));
 	ibv->state = (enum ibv_qp_state)qp->core->state;
 	vb_engine_pump(qp->engine);
 	vb_engine_leave(qp->engine);
