@@ -1,34 +1,28 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What programs look at beside the libraries: Debian's python as the program, whose looks at the
 kernel's files find our devices there."""
+import ipaddress
 import json
 import os
 import re
-import subprocess
 import tempfile
 import textwrap
-
-import pytest
+import time
 
 import hosts
 
 IB = "/sys/class/infiniband/verbena0"
+LOADED = 'import ctypes, json, os\nctypes.CDLL("libibverbs.so.1")\n'
 
 
 def python(host, text, **environment):
     """What a program prints that has libibverbs loaded."""
-    text = 'import ctypes, json, os\nctypes.CDLL("libibverbs.so.1")\n' + textwrap.dedent(text)
-    return host.run("/usr/bin/python3", "-c", text, **environment)
+    return host.run("/usr/bin/python3", "-c", LOADED + textwrap.dedent(text), **environment)
 
 
 def read(host, *paths):
     lines = python(host, f"print(json.dumps([open(path).read() for path in {paths!r}]))")
     return json.loads(lines)
-
-
-def leftovers():
-    user = f"/dev/shm/verbena-{os.geteuid()}"
-    return {name for name in os.listdir(user) if name.startswith("sysfs-")} if os.path.isdir(user) else set()
 
 
 def test_the_files_agree_with_ibv_devinfo(pair):
@@ -40,8 +34,7 @@ def test_the_files_agree_with_ibv_devinfo(pair):
     assert firmware.strip() == verbs["fw_ver"]
     assert (state, physical) == ("4: ACTIVE\n", "5: LinkUp\n")
     assert int(lid, 0) == int(verbs["port_lid"])
-    assert int(gid.replace(":", ""), 16) == int.from_bytes(__import__("socket").inet_pton(
-        10, verbs["GID[  0]"].partition(",")[0]), "big")
+    assert int(gid.replace(":", ""), 16) == int(ipaddress.IPv6Address(verbs["GID[  0]"].partition(",")[0]))
     assert (pkey, kind) == ("0xffff\n", "RoCE v2\n")
 
 
@@ -78,34 +71,69 @@ def test_character_devices_can_be_opened(loopback):
     assert text == "True True True None\n" * 3 + "False\n"
 
 
+def eventually(condition):
+    deadline = time.monotonic() + hosts.DEFAULT_LIMIT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(hosts.LOOK_SECONDS)
+
+
+# Looks, and prints where its tree is: the directory that one of its descriptors holds.
+LOOK = LOADED + f"""
+def link(fd):
+    try:
+        return os.readlink("/proc/self/fd/" + fd)
+    except OSError:
+        return ""
+open("{IB}/node_guid").read()
+print(*(link(fd) for fd in os.listdir("/proc/self/fd") if "/sysfs-" in link(fd)), flush=True)
+"""
+
+
+def look(host, text=""):
+    tree = host.run("/usr/bin/python3", "-c", LOOK + textwrap.dedent(text)).strip()
+    assert re.fullmatch(rf"/dev/shm/verbena-{os.geteuid()}/sysfs-[0-9a-f]{{16}}", tree)
+    return tree
+
+
 def test_nothing_is_left_behind(loopback):
-    before = leftovers()
-    python(loopback[0], f'open("{IB}/node_guid").read(); os.system("true")')
-    assert leftovers() <= before
-    # a child that outlives its parent, without exec, goes on looking; the last one cleans up
-    assert python(loopback[0], f"""
-        open("{IB}/node_guid").read()
+    assert not os.path.exists(look(loopback[0], 'os.system("true")'))
+
+
+def test_a_child_goes_on_looking_when_its_parent_has_ended(loopback):
+    """Without exec, it has its parent's tree, and the last one takes it away."""
+    text = LOOK + textwrap.dedent(f"""
         reading, writing = os.pipe()
         if os.fork() == 0:
-            os.close(writing); os.read(reading, 1)
-            print(open("{IB}/fw_ver").read(), end=""); os.sys.stdout.flush()
-            ctypes.CDLL(None).exit(0)
-        os.close(reading)""").strip()
+            os.close(writing)
+            os.read(reading, 1)  # ends with the parent
+            print(open("{IB}/fw_ver").read(), end="", flush=True)
+            ctypes.CDLL(None).exit(0)""")
+    with loopback[0].start("/usr/bin/python3", "-c", text) as parent:
+        assert parent.wait() == 0
+        eventually(lambda: parent.output().count("\n") == 2)
+        tree, version = parent.output().splitlines()
+        assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+        eventually(lambda: not os.path.exists(tree))
+
+
+def test_processes_share_a_tree_that_is_theirs_alone(loopback):
+    with loopback[1].start("/usr/bin/python3", "-c", LOOK + "import time; time.sleep(60)") as program:
+        program.wait_until(lambda: "\n" in program.output(), "looking")
+        tree = program.output().strip()
+        assert os.stat(tree).st_mode & 0o777 == 0o700
+        assert look(loopback[1]) == tree and os.path.exists(tree)
+        assert look(loopback[0]) != tree and os.path.exists(tree)
 
 
 def test_a_killed_process_leaves_its_tree_to_the_next(loopback):
-    host, before = loopback[1], leftovers()
-    wait = f'import ctypes, time\nctypes.CDLL("libibverbs.so.1")\nopen("{IB}/node_guid").read()\nprint("ready", flush=True)\ntime.sleep(60)'
-    with host.start("/usr/bin/python3", "-c", wait) as program:
-        program.wait_until(lambda: "ready" in program.output(), "looking")
-        made = leftovers() - before
-        assert len(made) == 1
-        assert python(host, f'print(open("{IB}/node_guid").read())')  # uses the same one
-        assert leftovers() - before == made
+    with loopback[1].start("/usr/bin/python3", "-c", LOOK + "import time; time.sleep(60)") as program:
+        program.wait_until(lambda: "\n" in program.output(), "looking")
+        tree = program.output().strip()
+        assert os.path.exists(tree)
         program.kill()
-    assert leftovers() >= made
-    python(loopback[0], f'open("{IB}/node_guid").read()')  # another host's devices, another tree
-    assert not leftovers() & made
+    look(loopback[0])  # another host's devices, another tree
+    assert not os.path.exists(tree)
 
 
 def test_the_switch_turns_it_off(loopback):
@@ -143,7 +171,7 @@ def test_counters_move(pair):
         sys.stdin = open(sys.argv[1]) ; sys.stdin.readline()
         show()
         lib.ibv_close_device(ctypes.c_void_p(context))"""
-    text = 'import ctypes, json, os\nctypes.CDLL("libibverbs.so.1")\n' + textwrap.dedent(holder)
+    text = LOADED + textwrap.dedent(holder)
     with tempfile.TemporaryDirectory() as folder:
         os.mkfifo(f"{folder}/go")
         with pair[0].start("/usr/bin/python3", "-c", text, f"{folder}/go") as program:
