@@ -59,6 +59,10 @@ void vb_sysfs_remove(int parent_fd, const char *name);
 
 /* vb_sysfs_is_moving - whether a path ("/sys/...") is that of a file whose text moves. */
 bool vb_sysfs_is_moving(const char *path);
+/* vb_sysfs_is_refused - whether it is that of a file that is there, and that the kernel does not
+ * let be read (EINVAL): about an entry of the table of GIDs that has none. In a tree it is empty.
+ */
+bool vb_sysfs_is_refused(struct vb_device *const *list, int count, const char *path);
 /* vb_sysfs_value - what it says now. Bytes, or -ENOENT: there is no such file. */
 int vb_sysfs_value(struct vb_device *const *list, int count, const char *path,
 		   char text[VB_SYSFS_TEXT_MAX]);

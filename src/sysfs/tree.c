@@ -193,6 +193,20 @@ static struct vb_device *device_of(struct vb_device *const *list, int count, con
 	return NULL;
 }
 
+bool vb_sysfs_is_refused(struct vb_device *const *list, int count, const char *path)
+{
+	const char *ports = strstr(path, "/ports/1/gid_attrs/");
+	struct vb_device *device = ports ? device_of(list, count, path, ports) : NULL;
+	unsigned int index;
+	char kind[8];
+	int end = 0;
+
+	return device &&
+	       sscanf(ports, "/ports/1/gid_attrs/%7[a-z]/%u%n", kind, &index, &end) == 2 &&
+	       ports[end] == '\0' && (!strcmp(kind, "types") || !strcmp(kind, "ndevs")) &&
+	       index >= device->gid_count && index < VB_MAX_GIDS;
+}
+
 int vb_sysfs_value(struct vb_device *const *list, int count, const char *path,
 		   char text[VB_SYSFS_TEXT_MAX])
 {

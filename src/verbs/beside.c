@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -117,15 +118,26 @@ static int file_with(const char *text, size_t size, bool cloexec)
 	return fd;
 }
 
+/* The kernel refuses to be asked for the type and the interface of an entry without a GID, and
+ * programs go by that (EINVAL). There is nothing to read on the descriptor that watches others. */
+static int refusal(bool cloexec)
+{
+	return epoll_create1(cloexec ? EPOLL_CLOEXEC : 0);
+}
+
 static int value(const char *path, bool cloexec)
 {
 	struct vb_device *const *list;
 	char tidied[PATH_MAX], text[VB_SYSFS_TEXT_MAX];
-	int size;
+	int size, count = vb_host_devices(&list);
 
-	if (!tidy(path, tidied) || !vb_sysfs_is_moving(tidied))
+	if (!tidy(path, tidied))
 		return -1;
-	size = vb_sysfs_value(list, vb_host_devices(&list), tidied, text);
+	if (vb_sysfs_is_refused(list, count, tidied))
+		return refusal(cloexec);
+	if (!vb_sysfs_is_moving(tidied))
+		return -1;
+	size = vb_sysfs_value(list, count, tidied, text);
 	return size < 0 ? -1 : file_with(text, (size_t)size, cloexec);
 }
 

@@ -152,6 +152,17 @@ def test_no_file_can_be_written(loopback):
     assert text == "Permission denied\n" * 3
 
 
+def test_an_entry_without_a_gid_cannot_be_asked(loopback):
+    text = python(loopback[0], f"""
+        for name in "gid_attrs/types/1", "gid_attrs/types/9", "gid_attrs/ndevs/9", "gid_attrs/types/16", "gids/9":
+            try:
+                print(os.read(os.open("{IB}/ports/1/" + name, os.O_RDONLY), 100))
+            except OSError as error:
+                print(os.strerror(error.errno))""")
+    assert text.splitlines() == ["b'RoCE v2\\n'", "Invalid argument", "Invalid argument", "No such file or directory",
+                                 repr(b"0000:" * 7 + b"0000\n")]
+
+
 def test_counters_move(pair):
     names = ("counters/port_xmit_data", "counters/port_xmit_packets", "counters/port_rcv_packets",
              "hw_counters/sent_pkts", "hw_counters/rcvd_pkts")

@@ -72,7 +72,8 @@ class Host:
         """The folders of its registry. In a namespace of its own the folder's name may be another
         address of the same interface."""
         user = pathlib.Path(f"/dev/shm/verbena-{os.geteuid()}")
-        return user.glob(f"{self.namespace}-{'*' if self.enter else self.address}")
+        addresses = ["*"] if self.enter else self.address.split(",")
+        return [folder for address in addresses for folder in user.glob(f"{self.namespace}-{address}")]
 
     def shared_files(self):
         """What this host's processes have in their registry (the table itself stays there)."""
