@@ -79,7 +79,7 @@ static ssize_t on_direct(void *env, const struct vb_qp *qp, enum vb_direction di
 		return -ESRCH;
 	if (side->world->config.forgetful_direct && length > 1000)
 		piece = 1000;
-	remote = vb_mr_remote(peer->nic, peer->pd, rkey, va, piece,
+	remote = vb_mr_remote(peer->nic, peer->pd, qp->attr.dest_qpn, rkey, va, piece,
 			      write ? VB_ACCESS_REMOTE_WRITE : VB_ACCESS_REMOTE_READ, &reason);
 	if (!remote || !peer->qp[FUZZ_RC] || qp->attr.dest_qpn != peer->qp[FUZZ_RC]->qpn)
 		return -EFAULT;

@@ -26,6 +26,7 @@ void vb_local_route(struct vb_carrier *carrier, struct vb_path *path);
  * us. */
 struct vb_local_mr {
 	uint32_t rkey, pd_id, access; /* enum ibv_access_flags bits */
+	uint32_t qpn;		      /* the one queue pair that may name it; 0: any of the PD */
 	uint64_t addr, iova, length;
 };
 struct vb_local_qp {
@@ -37,8 +38,8 @@ struct vb_local_qp {
  */
 int vb_local_publish_mr(struct vb_carrier *carrier, const struct vb_local_mr *mr);
 /* vb_local_withdraw_mr - no new direct access starts; returns when none is under way: 0, or -EBUSY
- * when a live process kept one for longer than a bounded wait (stopped in the middle). Called
- * WITHOUT the engine's lock. */
+ * when a live process kept one for longer than a bounded wait (stopped in the middle). Regions are
+ * withdrawn WITHOUT the engine's lock. */
 int vb_local_withdraw_mr(struct vb_carrier *carrier, uint32_t rkey);
 /* vb_local_publish_qp - open false withdraws it: as above, but only marks; does not wait. */
 void vb_local_publish_qp(struct vb_carrier *carrier, const struct vb_local_qp *qp);

@@ -23,6 +23,7 @@
 /* The remote rights, enum ibv_access_flags. */
 #define ACCESS_REMOTE_WRITE (1u << 1)
 #define ACCESS_REMOTE_READ (1u << 2)
+#define ACCESS_ON_DEMAND (1u << 6)
 
 #define SNAPSHOT_TRIES 8
 
@@ -49,11 +50,13 @@ static bool has_page(const uint64_t *pages, size_t offset)
 	return __atomic_load_n(&pages[page / 64], __ATOMIC_ACQUIRE) >> (page % 64) & 1;
 }
 
-/* The peer's address of the range, or 0: refused. The hazard stands already. */
-static uint64_t check_access(const struct vb_local_area *area, uint32_t right, uint32_t qpn,
-			     uint32_t dest_qpn, uint32_t rkey, uint64_t va, uint32_t length)
+/* The peer's address of the range, or 0: refused. The hazard stands already. in_place: the peer is
+ * this process. */
+static uint64_t check_access(const struct vb_local_area *area, bool in_place, uint32_t right,
+			     uint32_t qpn, uint32_t dest_qpn, uint32_t rkey, uint64_t va,
+			     uint32_t length)
 {
-	uint32_t qp_index = dest_qpn % VB_LOCAL_QPS, mr_index = rkey % VB_LOCAL_MRS;
+	uint32_t qp_index = dest_qpn % VB_LOCAL_QPS, mr_index = vb_local_mr_index(rkey);
 	struct vb_local_qp_entry qp;
 	struct vb_local_mr_entry mr;
 	uint64_t offset;
@@ -65,7 +68,11 @@ static uint64_t check_access(const struct vb_local_area *area, uint32_t right, u
 		return 0;
 	if (qp.qpn != dest_qpn || qp.open != 1 || qp.dest_qpn != qpn || !(qp.access & right))
 		return 0;
-	if (mr.rkey != rkey || mr.pd_id != qp.pd_id || !(mr.access & right))
+	if (mr.rkey != rkey || mr.pd_id != qp.pd_id || !(mr.access & right) ||
+	    (mr.qpn && mr.qpn != dest_qpn))
+		return 0;
+	/* Memory that may be missing: the kernel finds out in the other process, nobody in ours. */
+	if (mr.access & ACCESS_ON_DEMAND && in_place)
 		return 0;
 	offset = va - mr.iova;
 	if (va < mr.iova || length > mr.length || offset > mr.length - length)
@@ -176,8 +183,9 @@ static ssize_t access_peer(struct vb_local *local, struct vb_local_peer *peer, b
 
 	__atomic_exchange_n(&local->area->hazard, VB_HAZARD_VALID | (uint64_t)dest_qpn << 32 | rkey,
 			    __ATOMIC_SEQ_CST);
-	address = check_access(peer->area, write ? ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ, qpn,
-			       dest_qpn, rkey, va, bytes);
+	address = check_access(peer->area, peer->slot == local->slot,
+			       write ? ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ, qpn, dest_qpn,
+			       rkey, va, bytes);
 	if (!address) {
 		;
 	} else if (vb_local_is_closed(peer->segment)) {

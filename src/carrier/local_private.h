@@ -32,13 +32,14 @@
 #include "carrier/local.h"
 #include "registry/files.h"
 
-#define VB_LOCAL_VERSION 1u
+#define VB_LOCAL_VERSION 2u
 #define VB_LOCAL_RING_BYTES (256u << 10) /* 15 pieces of VB_LOCAL_SEGMENT; a power of two */
 #define VB_LOCAL_RING_FILE (VB_FILE_PAGE + VB_LOCAL_RING_BYTES)
 #define VB_LOCAL_BELL_FILE VB_FILE_PAGE
 #define VB_LOCAL_WAKE_NAME_MAX 80u
 #define VB_LOCAL_QPS (1u << 15) /* a QPN's bits below the slot */
-#define VB_LOCAL_MRS (1u << 17) /* an rkey's low bits; core/limits.h VB_MAX_MR_BITS */
+#define VB_LOCAL_MRS (1u << 17) /* core/limits.h VB_MAX_MR_BITS */
+#define VB_LOCAL_KEY_TAG_BITS 8 /* of an rkey, below its place; VB_KEY_TAG_BITS */
 #define VB_LOCAL_STALE_MS 50u	/* how long a look at a peer's life is believed */
 #define VB_LOCAL_SWEEP_MS 1000u /* how often the rings to and from the dead are given back */
 #define VB_LOCAL_WITHDRAW_MS 1000u
@@ -65,6 +66,7 @@ struct vb_local_mr_entry {
 	_Alignas(64) uint32_t seq;
 	uint32_t rkey, pd_id, access;
 	uint64_t addr, iova, length; /* length 0: nothing here */
+	uint32_t qpn;
 };
 
 #define VB_LOCAL_QP_PAGES (VB_LOCAL_QPS * sizeof(struct vb_local_qp_entry) / VB_FILE_PAGE)
@@ -196,6 +198,12 @@ struct vb_local {
 	pthread_mutex_t watch_lock;
 	struct vb_local_watch watch[VB_REGISTRY_SLOTS + 1];
 };
+
+/* vb_local_mr_index - a region's or window's place in the table of its owner. */
+static inline uint32_t vb_local_mr_index(uint32_t rkey)
+{
+	return (rkey >> VB_LOCAL_KEY_TAG_BITS) % VB_LOCAL_MRS;
+}
 
 static inline uint64_t vb_local_now_ms(void)
 {

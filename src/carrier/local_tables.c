@@ -2,9 +2,9 @@
 /*
  * local_tables.c - the owner's side of direct access: what peers may reach, and taking it back.
  *
- * A region stands at its rkey's low bits and a queue pair at its number's, so that an initiator
- * needs one load to find either. An entry changes under its sequence number; only its owner writes
- * it.
+ * A region or window stands where its rkey says and a queue pair where its number does, so that an
+ * initiator needs one load to find either. An entry changes under its sequence number; only its
+ * owner writes it.
  *
  * Taking back (the initiator's side is in local_direct.c):
  *
@@ -60,7 +60,7 @@ static void end_change(uint32_t *seq)
 int vb_local_publish_mr(struct vb_carrier *carrier, const struct vb_local_mr *mr)
 {
 	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
-	struct vb_local_mr_entry *entry = &local->area->mrs[mr->rkey % VB_LOCAL_MRS];
+	struct vb_local_mr_entry *entry = &local->area->mrs[vb_local_mr_index(mr->rkey)];
 	int r;
 
 	pthread_mutex_lock(&local->tables_lock);
@@ -73,6 +73,7 @@ int vb_local_publish_mr(struct vb_carrier *carrier, const struct vb_local_mr *mr
 		STORE(entry->addr, mr->addr);
 		STORE(entry->iova, mr->iova);
 		STORE(entry->length, mr->length);
+		STORE(entry->qpn, mr->qpn);
 		end_change(&entry->seq);
 	}
 	pthread_mutex_unlock(&local->tables_lock);
@@ -167,8 +168,8 @@ static int wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t valu
 int vb_local_withdraw_mr(struct vb_carrier *carrier, uint32_t rkey)
 {
 	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
-	struct vb_local_mr_entry *entry = &local->area->mrs[rkey % VB_LOCAL_MRS];
-	size_t page = (rkey % VB_LOCAL_MRS) * sizeof(*entry) / VB_FILE_PAGE;
+	struct vb_local_mr_entry *entry = &local->area->mrs[vb_local_mr_index(rkey)];
+	size_t page = vb_local_mr_index(rkey) * sizeof(*entry) / VB_FILE_PAGE;
 	bool there = false;
 
 	pthread_mutex_lock(&local->tables_lock);

@@ -24,6 +24,7 @@ enum vb_status {
 	VB_WC_LOC_QP_OP_ERR = 2,
 	VB_WC_LOC_PROT_ERR = 4,
 	VB_WC_WR_FLUSH_ERR = 5,
+	VB_WC_MW_BIND_ERR = 6,
 	VB_WC_BAD_RESP_ERR = 7,
 	VB_WC_LOC_ACCESS_ERR = 8,
 	VB_WC_REM_INV_REQ_ERR = 9,
@@ -44,6 +45,8 @@ enum vb_wc_opcode {
 	VB_WC_RDMA_READ = 2,
 	VB_WC_COMP_SWAP = 3,
 	VB_WC_FETCH_ADD = 4,
+	VB_WC_BIND_MW = 5,
+	VB_WC_LOCAL_INV = 6,
 	VB_WC_FLUSH = 8,
 	VB_WC_ATOMIC_WRITE = 9,
 	VB_WC_RECV = 1 << 7,
@@ -59,6 +62,7 @@ enum vb_wc_opcode {
 enum vb_wc_flags {
 	VB_WC_GRH = 1 << 0,
 	VB_WC_WITH_IMM = 1 << 1,
+	VB_WC_WITH_INV = 1 << 3,
 	VB_WC_TM_SYNC_REQ = 1 << 4,
 	VB_WC_TM_MATCH = 1 << 5,
 	VB_WC_TM_DATA_VALID = 1 << 6,
@@ -70,7 +74,7 @@ struct vb_cqe {
 	uint32_t qpn;
 	uint32_t src_qpn; /* UD receive */
 	uint32_t byte_len;
-	uint32_t imm; /* value of the big-endian field, host order */
+	uint32_t imm; /* value of the big-endian field, host order; or the rkey */
 	union {
 		uint32_t sq_slots_until; /* send queue: the consumer index after this request */
 		uint32_t tm_priv;	 /* TM_MATCH: the program's own part of the header */

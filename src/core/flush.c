@@ -32,6 +32,9 @@ static const uint8_t wc_opcode[] = {
 	[VB_WR_RDMA_READ] = VB_WC_RDMA_READ,
 	[VB_WR_ATOMIC_CMP_AND_SWP] = VB_WC_COMP_SWAP,
 	[VB_WR_ATOMIC_FETCH_AND_ADD] = VB_WC_FETCH_ADD,
+	[VB_WR_LOCAL_INV] = VB_WC_LOCAL_INV,
+	[VB_WR_BIND_MW] = VB_WC_BIND_MW,
+	[VB_WR_SEND_WITH_INV] = VB_WC_SEND,
 	[VB_WR_FLUSH] = VB_WC_FLUSH,
 	[VB_WR_ATOMIC_WRITE] = VB_WC_ATOMIC_WRITE,
 };
@@ -95,13 +98,17 @@ void vb_qp_complete_recv(struct vb_qp *qp, enum vb_wc_opcode opcode, uint32_t by
 			 const struct vb_headers *h)
 {
 	bool with_imm = vb_opcode_table[h->opcode].flags & VB_HAS_IMM;
+	bool with_inv = vb_opcode_table[h->opcode].flags & VB_HAS_IETH;
 	const struct vb_cqe facts = {
 		.src_qpn = qp->type == VB_QPT_UD ? h->deth.src_qpn : qp->attr.dest_qpn,
 		.byte_len = byte_len,
-		.imm = with_imm ? h->imm : 0,
+		.imm = with_imm	  ? h->imm
+		       : with_inv ? h->invalidate_rkey
+				  : 0,
 		.status = VB_WC_SUCCESS,
 		.opcode = (uint8_t)opcode,
 		.wc_flags = (uint8_t)((with_imm ? VB_WC_WITH_IMM : 0) |
+				      (with_inv ? VB_WC_WITH_INV : 0) |
 				      (qp->type == VB_QPT_UD ? VB_WC_GRH : 0)),
 		.solicited = h->solicited,
 	};

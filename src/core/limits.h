@@ -14,8 +14,10 @@
 #define VB_MAX_INLINE 1024u
 #define VB_MAX_CQ 65536u
 #define VB_MAX_CQE 4194303u
-#define VB_MAX_MR_BITS 17u /* slots in the region table */
+#define VB_MAX_MR_BITS 17u /* slots in the table of regions and windows */
 #define VB_MAX_MR (1u << (VB_MAX_MR_BITS - 1))
+#define VB_MAX_MW (1u << (VB_MAX_MR_BITS - 2)) /* a quarter of the slots stays free */
+#define VB_KEY_TAG_BITS 8u /* a key's low bits: those of a type 2 window are the consumer's */
 #define VB_MAX_PD 32768u
 #define VB_MAX_DM (1u << 20) /* bytes of device memory that one process has on a device */
 #define VB_MAX_DM_ALIGN 12u  /* log2 of the largest alignment of a piece of it */

@@ -83,6 +83,14 @@ struct vb_nic_ops {
 	void (*qp_changed)(void *env, struct vb_qp *qp);
 	/* join, leave - the first queue pair was attached to a multicast group, the last one
 	 * detached. join: 0 or -errno. May be NULL. */
+	/* show_window, hide_window - a window is bound from here on, or about to be free.
+	 * hide_window: 0 once nobody uses it any more without us, -EBUSY when somebody does not
+	 * stop. May be NULL. */
+	void (*show_window)(void *env, const struct vb_mr *window);
+	int (*hide_window)(void *env, const struct vb_mr *window);
+	/* present - of a region on demand: brings in the memory of [at, at + length), to be written
+	 * too if write is set. False: there is none with that right. May be NULL: it is there. */
+	bool (*present)(void *env, const void *at, uint64_t length, bool write);
 	int (*join)(void *env, const struct in6_addr *group);
 	void (*leave)(void *env, const struct in6_addr *group);
 	/* random - 32 bits nobody can predict (the simulator: from its seed). */
@@ -124,13 +132,13 @@ struct vb_nic {
 	struct vb_counters counters;
 
 	struct vb_qp **qps; /* 1 << VB_MAX_QP_BITS, by QPN - qpn_base */
-	struct vb_mr **mrs; /* 1 << VB_MAX_MR_BITS, by key's low bits */
+	struct vb_mr **mrs; /* 1 << VB_MAX_MR_BITS, by vb_key_slot(); windows too */
 	struct vb_srq *
 		*xrc_srqs; /* by SRQ number - qpn_base, xrc.c; NULL before the first domain */
 	uint16_t *rested; /* VB_QPN_REST indices into qps, the oldest at rest_count % VB_QPN_REST */
 	uint8_t *resting; /* by index: it is among them */
 	uint64_t rest_count;
-	uint32_t qp_count, mr_count, pd_count, cq_count, srq_count, ah_count;
+	uint32_t qp_count, mr_count, mw_count, pd_count, cq_count, srq_count, ah_count;
 	uint32_t xrcd_count, xrc_srq_count;
 	uint32_t next_pd_id;
 

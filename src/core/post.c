@@ -17,11 +17,17 @@
 #define ATOMIC_BYTES 8
 #define FLAGS_ALL (VB_SEND_FENCE | VB_SEND_SIGNALED | VB_SEND_SOLICITED | VB_SEND_INLINE)
 #define OPCODES_UD (1u << VB_WR_SEND | 1u << VB_WR_SEND_WITH_IMM)
-#define OPCODES_UC (OPCODES_UD | 1u << VB_WR_RDMA_WRITE | 1u << VB_WR_RDMA_WRITE_WITH_IMM)
+#define OPCODES_OF_WINDOWS (1u << VB_WR_LOCAL_INV | 1u << VB_WR_BIND_MW)
+#define OPCODES_UC                                                                                 \
+	(OPCODES_UD | 1u << VB_WR_RDMA_WRITE | 1u << VB_WR_RDMA_WRITE_WITH_IMM | OPCODES_OF_WINDOWS)
 #define OPCODES_ATOMIC (1u << VB_WR_ATOMIC_CMP_AND_SWP | 1u << VB_WR_ATOMIC_FETCH_AND_ADD)
 #define OPCODES_PLACEMENT (1u << VB_WR_FLUSH | 1u << VB_WR_ATOMIC_WRITE)
-#define OPCODES_RC (OPCODES_UC | 1u << VB_WR_RDMA_READ | OPCODES_ATOMIC | OPCODES_PLACEMENT)
-#define OPCODES_INLINE (OPCODES_UC | 1u << VB_WR_ATOMIC_WRITE)
+#define OPCODES_RC                                                                                 \
+	(OPCODES_UC | 1u << VB_WR_RDMA_READ | OPCODES_ATOMIC | OPCODES_PLACEMENT |                 \
+	 1u << VB_WR_SEND_WITH_INV)
+#define OPCODES_INLINE                                                                             \
+	(OPCODES_UD | 1u << VB_WR_RDMA_WRITE | 1u << VB_WR_RDMA_WRITE_WITH_IMM |                   \
+	 1u << VB_WR_ATOMIC_WRITE | 1u << VB_WR_SEND_WITH_INV)
 
 static bool opcode_is_of(enum vb_wr_opcode opcode, uint32_t opcodes)
 {
@@ -98,6 +104,8 @@ static bool judge_send(const struct vb_qp *qp, const struct vb_send_wr *wr, uint
 		return false;
 	if (qp->type == VB_QPT_XRC_SEND && wr->remote_srqn > VB_QPN_MASK)
 		return false;
+	if (opcode_is_of(wr->opcode, OPCODES_OF_WINDOWS) && wr->num_sge)
+		return false;
 	if (qp->type == VB_QPT_UD &&
 	    (!wr->ah || wr->ah->pd != qp->pd || wr->remote_qpn > VB_QPN_MASK))
 		return false;
@@ -139,8 +147,6 @@ static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const stru
 	*wqe = (struct vb_send_wqe){
 		.wr_id = wr->wr_id,
 		.remote_addr = wr->remote_addr,
-		.compare_add = wr->compare_add,
-		.swap = wr->swap,
 		.ah = qp->type == VB_QPT_UD ? vb_ah_get(wr->ah) : NULL,
 		.length = (uint32_t)VB_MIN(length, (uint64_t)UINT32_MAX),
 		.num_sge = is_inline ? 0 : wr->num_sge,
@@ -158,6 +164,12 @@ static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const stru
 		.sges = wqe->sges,
 		.inline_data = wqe->inline_data,
 	};
+	if (wr->opcode == VB_WR_BIND_MW) {
+		wqe->bind = wr->bind;
+	} else {
+		wqe->compare_add = wr->compare_add;
+		wqe->swap = wr->swap;
+	}
 	if (is_inline)
 		copy_inline(wqe, wr);
 	else if (wr->num_sge)

@@ -186,6 +186,7 @@ struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init)
 	qp->xrcd = init->xrcd;
 	vb_list_init(&qp->xrc_link);
 	qp->sq_sig_all = init->sq_sig_all;
+	vb_list_init(&qp->windows);
 	qp->cap = choose_cap(init);
 	if (alloc_send_queue(qp) < 0 || alloc_receive_queue(qp) < 0 ||
 	    vb_nic_add_qp(qp->nic, qp) < 0) {
@@ -211,6 +212,7 @@ void vb_qp_destroy(struct vb_qp *qp)
 	/* RESET forgets requests and completions, gives the path back and tells the surroundings.
 	 */
 	vb_qp_set_state(qp, VB_QPS_RESET);
+	vb_mw_free_all(qp);
 	vb_nic_remove_qp(nic, qp);
 	vb_list_remove(&qp->xrc_link);
 	count_users(qp, -1);

@@ -30,6 +30,7 @@
 #include "core/cq.h"
 #include "core/limits.h"
 #include "core/mr.h"
+#include "core/mw.h"
 #include "core/reason.h"
 #include "core/rq.h"
 #include "core/tm.h"
@@ -67,6 +68,9 @@ enum vb_wr_opcode {
 	VB_WR_RDMA_READ,
 	VB_WR_ATOMIC_CMP_AND_SWP,
 	VB_WR_ATOMIC_FETCH_AND_ADD,
+	VB_WR_LOCAL_INV,
+	VB_WR_BIND_MW,
+	VB_WR_SEND_WITH_INV,
 	VB_WR_FLUSH = 14,
 	VB_WR_ATOMIC_WRITE = 15,
 };
@@ -134,9 +138,10 @@ struct vb_send_wr {
 	uint32_t num_sge;
 	enum vb_wr_opcode opcode;
 	uint32_t flags;	      /* enum vb_send_flags */
-	uint32_t imm;	      /* value of the big-endian field, host order */
+	uint32_t imm;	      /* value of the big-endian field, host order; or rkey to invalidate */
 	uint64_t remote_addr; /* WRITE, READ, atomics */
 	uint32_t rkey;
+	struct vb_mw_bind bind;	    /* BIND_MW */
 	uint64_t compare_add, swap; /* atomics */
 	struct vb_ah *ah;	    /* UD */
 	uint32_t remote_qpn, remote_qkey;
@@ -151,7 +156,12 @@ struct vb_send_wr {
 struct vb_send_wqe {
 	uint64_t wr_id;
 	uint64_t remote_addr;
-	uint64_t compare_add, swap;
+	union {
+		struct {
+			uint64_t compare_add, swap;
+		};
+		struct vb_mw_bind bind;
+	};
 	struct vb_ah *ah; /* UD: a reference */
 	uint32_t length;  /* bytes of the message */
 	uint32_t num_sge;
@@ -259,6 +269,7 @@ struct vb_qp {
 	struct vb_xrcd *xrcd; /* XRC_RECV, which has no PD and no CQs */
 	struct vb_list xrc_link;
 	bool sq_sig_all;
+	struct vb_list windows; /* of type 2, bound to it */
 	struct vb_qp_cap cap;
 	struct vb_qp_attr attr; /* as set by modify */
 	struct vb_path path;	/* RC, UC: resolved from attr.ah */

@@ -277,7 +277,9 @@ static bool judge_move(const struct vb_qp *qp, const struct vb_qp_attr *attr, ui
 
 static bool judge_values(const struct vb_qp_attr *attr, uint32_t mask)
 {
-	const uint32_t access = VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL |
+	/* Programs hand over their regions' rights, of which those of peers matter. */
+	const uint32_t access = VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL | VB_ACCESS_MW_BIND |
+				VB_ACCESS_ZERO_BASED | VB_ACCESS_ON_DEMAND |
 				VB_ACCESS_FLUSH_GLOBAL | VB_ACCESS_FLUSH_PERSISTENT;
 
 	if (mask & VB_QP_PORT && attr->port_num != 1)

@@ -31,6 +31,7 @@ enum verdict {
 	RNR,		 /* no receive request: RNR NAK */
 	INVALID_REQUEST, /* NAK invalid request, the QP enters ERR */
 	ACCESS_ERROR,	 /* NAK remote access error */
+	BAD_INVALIDATE,	 /* NAK remote access error, the receive fails */
 	TOO_LONG, /* longer than the receive buffer: NAK invalid request, the receive fails */
 };
 
@@ -115,8 +116,8 @@ static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers 
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_LENGTH, bytes, left, qp->mtu);
 	/* The first packet is checked for the whole message, the others for themselves: the region
 	 * may go away in the middle. */
-	if (!vb_mr_remote(qp->nic, target_pd(qp), rkey, va, first ? left : bytes,
-			  VB_ACCESS_REMOTE_WRITE, reason)) {
+	if (!vb_mr_remote(qp->nic, target_pd(qp), qp->qpn, rkey, va, first ? left : bytes,
+			  VB_ACCESS_REMOTE_WRITE | VB_WANT_PRESENT, reason)) {
 		reason->qpn = about.qpn;
 		reason->peer_qpn = about.peer_qpn;
 		reason->peer = about.peer;
@@ -185,10 +186,12 @@ static enum verdict judge_answered(const struct vb_qp *qp, const struct vb_heade
 	if (verdict != ACCEPT)
 		return verdict;
 	if (target.whole_region) {
-		allowed = vb_mr_remote_whole(qp->nic, target_pd(qp), target.rkey, right, reason);
+		allowed = vb_mr_remote_whole(qp->nic, target_pd(qp), qp->qpn, target.rkey, right,
+					     reason);
 	} else {
-		memory = vb_mr_remote(qp->nic, target_pd(qp), target.rkey, target.va, target.length,
-				      right, reason);
+		memory = vb_mr_remote(qp->nic, target_pd(qp), qp->qpn, target.rkey, target.va,
+				      target.length, right | (target.aligned ? VB_WANT_PRESENT : 0),
+				      reason);
 		allowed = memory;
 	}
 	/* An atomic works on an aligned word of the machine, whatever its remote address looks
@@ -233,7 +236,7 @@ static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, const ui
 	const uint32_t flags = vb_opcode_table[h->opcode].flags;
 	const uint32_t right = right_needed(h, flags);
 
-	if (!right_order(&qp->resp, flags) || (flags & VB_HAS_IETH))
+	if (!right_order(&qp->resp, flags))
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_OPCODE_ORDER, h->opcode,
 			      qp->resp.last_opcode, 0);
 	if (!right_size(qp, flags, bytes))
@@ -252,6 +255,9 @@ static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, const ui
 		if (end > qp->resp.recv.length)
 			return refuse(reason, TOO_LONG, VB_CHECK_RECV_TOO_SHORT, end,
 				      qp->resp.recv.length, 0);
+		if (flags & VB_HAS_IETH && !vb_mw_may_invalidate(qp, h->invalidate_rkey))
+			return refuse(reason, BAD_INVALIDATE, VB_CHECK_REQ_INVALIDATE,
+				      h->invalidate_rkey, 0, 0);
 		return ACCEPT;
 	}
 	if (flags & VB_IS_WRITE)
@@ -312,7 +318,8 @@ static void end_message(struct vb_qp *qp)
 	qp->resp.msn = (qp->resp.msn + 1) & VB_PSN_MASK;
 }
 
-/* apply_send - False: a local SGE was refused; reason holds why. */
+/* apply_send - False: a local SGE was refused, or a window cannot be taken back; reason holds why.
+ */
 static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
 		       const uint8_t *payload, uint32_t bytes, struct vb_reason *reason)
 {
@@ -324,6 +331,10 @@ static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint32_t fl
 	resp->tm.skip = 0;
 	if (!vb_scatter_recv(qp, resp->received, payload, bytes, reason))
 		return false;
+	if (flags & VB_HAS_IETH && vb_mw_invalidate(qp, h->invalidate_rkey)) {
+		reason->check = VB_CHECK_REQ_INVALIDATE;
+		return false;
+	}
 	resp->message = VB_MSG_SEND;
 	resp->received += bytes;
 	advance(qp, h, 1);
@@ -354,7 +365,7 @@ static void apply_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t f
 		resp->rkey = h->reth.rkey;
 		resp->write_left = resp->write_total = h->reth.length;
 	}
-	to = vb_mr_remote(qp->nic, target_pd(qp), resp->rkey, resp->va, bytes,
+	to = vb_mr_remote(qp->nic, target_pd(qp), qp->qpn, resp->rkey, resp->va, bytes,
 			  VB_ACCESS_REMOTE_WRITE, &reason);
 	VB_ASSERT(to); /* judged a moment ago */
 	if (bytes > 0)
@@ -421,9 +432,9 @@ static void apply_read(struct vb_qp *qp, const struct vb_headers *h)
 static void apply_atomic(struct vb_qp *qp, const struct vb_headers *h)
 {
 	struct vb_reason reason;
-	uint64_t *word = (uint64_t *)(void *)vb_mr_remote(qp->nic, target_pd(qp), h->atomic.rkey,
-							  h->atomic.va, ATOMIC_BYTES,
-							  VB_ACCESS_REMOTE_ATOMIC, &reason);
+	uint64_t *word = (uint64_t *)(void *)vb_mr_remote(
+		qp->nic, target_pd(qp), qp->qpn, h->atomic.rkey, h->atomic.va, ATOMIC_BYTES,
+		VB_ACCESS_REMOTE_ATOMIC, &reason);
 	uint64_t before = h->atomic.compare;
 
 	VB_ASSERT(word);
@@ -439,9 +450,9 @@ static void apply_atomic(struct vb_qp *qp, const struct vb_headers *h)
 static void apply_atomic_write(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload)
 {
 	struct vb_reason reason;
-	uint64_t *word =
-		(uint64_t *)(void *)vb_mr_remote(qp->nic, target_pd(qp), h->reth.rkey, h->reth.va,
-						 ATOMIC_BYTES, VB_ACCESS_REMOTE_WRITE, &reason);
+	uint64_t *word = (uint64_t *)(void *)vb_mr_remote(qp->nic, target_pd(qp), qp->qpn,
+							  h->reth.rkey, h->reth.va, ATOMIC_BYTES,
+							  VB_ACCESS_REMOTE_WRITE, &reason);
 	uint64_t value;
 
 	VB_ASSERT(word);
@@ -597,6 +608,9 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 	case ACCESS_ERROR:
 		nak_and_fail(qp, VB_NAK_REMOTE_ACCESS, VB_WC_WR_FLUSH_ERR, &reason);
 		break;
+	case BAD_INVALIDATE: /* the receive's status is Soft-RoCE's */
+		nak_and_fail(qp, VB_NAK_REMOTE_ACCESS, VB_WC_REM_INV_REQ_ERR, &reason);
+		break;
 	case TOO_LONG:
 		nak_and_fail(qp, VB_NAK_INVALID_REQUEST, VB_WC_LOC_LEN_ERR, &reason);
 		break;
@@ -693,7 +707,8 @@ static uint8_t *read_from(const struct vb_qp *qp, const struct vb_reply *reply, 
 		}
 		pd = srq->pd;
 	}
-	return vb_mr_remote(qp->nic, pd, reply->rkey, va, bytes, VB_ACCESS_REMOTE_READ, reason);
+	return vb_mr_remote(qp->nic, pd, qp->qpn, reply->rkey, va, bytes,
+			    VB_ACCESS_REMOTE_READ | VB_WANT_PRESENT, reason);
 }
 
 /* send_read_response - one packet of the answer. False: it could not go (no room, or the QP

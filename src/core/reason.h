@@ -22,6 +22,13 @@ enum vb_check {
 	VB_CHECK_SGE_RIGHTS,	   /* lkey, rights wanted, rights held */
 	VB_CHECK_MESSAGE_TOO_LONG, /* length, limit */
 	VB_CHECK_NO_RD_ATOMIC,	   /* a READ or atomic on a QP with max_rd_atomic 0: opcode */
+	VB_CHECK_SGE_ABSENT,	   /* a region on demand: no memory there; lkey, address, length */
+	VB_CHECK_BIND_WINDOW,	   /* no such window, or bound already (type 2): its new rkey */
+	VB_CHECK_BIND_PD,	   /* PDs of the window, of the QP, of the region */
+	VB_CHECK_BIND_REGION,	   /* no such region, or it is not for windows: lkey, rights held */
+	VB_CHECK_BIND_RIGHTS,	   /* lkey, the window's rights, those of the region */
+	VB_CHECK_BIND_RANGE,	   /* address, length, region start, region length */
+	VB_CHECK_INVALIDATE,	   /* no type 2 window of this QP: rkey */
 	/* The local queue pair's state */
 	VB_CHECK_FLUSHED, /* the QP was in ERR: not a cause, see the QP's first reason */
 	/* Receive side */
@@ -36,6 +43,9 @@ enum vb_check {
 	VB_CHECK_RKEY_RANGE,	     /* address, length, region start, region length */
 	VB_CHECK_RKEY_PD,	     /* rkey, region's PD, QP's PD */
 	VB_CHECK_RKEY_RIGHTS,	     /* rkey, rights wanted, rights held */
+	VB_CHECK_RKEY_QP,	     /* a window of another QP: rkey, that QP, this one */
+	VB_CHECK_RKEY_ABSENT,	 /* a region on demand: no memory there; rkey, address, length */
+	VB_CHECK_REQ_INVALIDATE, /* no type 2 window of this QP: rkey */
 	/* What the peer said */
 	VB_CHECK_NAK_INVALID_REQUEST,	 /* PSN */
 	VB_CHECK_NAK_REMOTE_ACCESS,	 /* PSN, rkey, address, length */

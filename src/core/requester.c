@@ -10,8 +10,9 @@
  * assigned to a request when its first packet is about to go, at end_psn: requests that need no
  * packets (a copy by the initiator itself, `direct`) take none.
  *
- * A request that fails locally, or that `direct` carries out, waits until everything before it has
- * completed: completions keep their order, and a WRITE never overtakes a SEND.
+ * A request that fails locally, that `direct` carries out, or that binds or invalidates a window,
+ * waits until everything before it has completed: completions keep their order, a WRITE never
+ * overtakes a SEND, and no window changes under a request that was posted before.
  */
 #include <errno.h>
 
@@ -24,6 +25,7 @@
 #define PACE_NS 1000000ull	/* in which UC and UD send one window */
 #define PACE_OVERHEAD 512u	/* bytes that a small packet costs its receiver besides */
 #define DIRECT_PIECE (1u << 20) /* bytes of one direct copy */
+_Static_assert(DIRECT_PIECE <= VB_NULL_BYTES, "a null region has enough zeros");
 
 /* What became of an attempt to send a packet. */
 enum outcome {
@@ -166,6 +168,23 @@ static bool may_go_direct(const struct vb_qp *qp, const struct vb_send_wqe *w)
 	       (w->opcode == VB_WR_RDMA_WRITE || (is_read(w) && qp->attr.max_rd_atomic > 0));
 }
 
+/* has_plain_memory - the copy can reach all of the request's own memory: a null region is none, and
+ * what is on demand may be missing, which a copy within the process would not survive. */
+static bool has_plain_memory(const struct vb_qp *qp, const struct vb_send_wqe *w)
+{
+	const struct vb_nic *nic = qp->nic;
+	const bool peer_is_here = vb_nic_find_qp(nic, qp->attr.dest_qpn);
+
+	for (uint32_t i = 0; i < w->num_sge; i++) {
+		const struct vb_mr *mr = nic->mrs[vb_key_slot(w->sges[i].lkey)];
+
+		if (mr && ((mr->kind == VB_MR_NULL && is_read(w)) ||
+			   (mr->access & VB_ACCESS_ON_DEMAND && peer_is_here)))
+			return false;
+	}
+	return true;
+}
+
 /* move_directly - one piece of the copy. SENT: the request is complete, or has become one of
  * packets. */
 static enum outcome move_directly(struct vb_qp *qp, struct vb_send_wqe *w, uint32_t *budget)
@@ -182,8 +201,10 @@ static enum outcome move_directly(struct vb_qp *qp, struct vb_send_wqe *w, uint3
 	parts = local_iovec(qp, w, w->moved, piece, iov, &reason);
 	if (parts < 0)
 		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
-	moved = nic->ops.direct(nic->env, qp, is_read(w) ? VB_DIRECT_READ : VB_DIRECT_WRITE,
-				w->rkey, w->remote_addr + w->moved, iov, parts, piece);
+	moved = -EFAULT;
+	if (has_plain_memory(qp, w))
+		moved = nic->ops.direct(nic->env, qp, is_read(w) ? VB_DIRECT_READ : VB_DIRECT_WRITE,
+					w->rkey, w->remote_addr + w->moved, iov, parts, piece);
 	if (moved <= 0) {
 		nic->counters.direct_refused++;
 		w->by_packets = true;
@@ -202,6 +223,32 @@ static enum outcome move_directly(struct vb_qp *qp, struct vb_send_wqe *w, uint3
 static bool is_one_packet(const struct vb_send_wqe *w)
 {
 	return is_atomic(w) || w->opcode == VB_WR_FLUSH || w->length == 0;
+}
+
+static bool is_of_windows(const struct vb_send_wqe *w)
+{
+	return w->opcode == VB_WR_BIND_MW || w->opcode == VB_WR_LOCAL_INV;
+}
+
+/* change_window - the request at sq_next needs no packets. A fence asks for nothing more than what
+ * holds for it anyway. */
+static enum outcome change_window(struct vb_qp *qp, struct vb_send_wqe *w)
+{
+	struct vb_reason reason = vb_qp_reason(qp, VB_CHECK_INVALIDATE);
+	bool done;
+
+	if (qp->sq_una != qp->sq_next)
+		return WAIT;
+	if (w->opcode == VB_WR_BIND_MW) {
+		done = vb_mw_bind(qp, &w->bind, &reason);
+	} else {
+		reason.value[0] = w->imm;
+		done = vb_mw_may_invalidate(qp, w->imm) && vb_mw_invalidate(qp, w->imm) == 0;
+	}
+	if (!done)
+		return fail_locally(qp, w, VB_WC_MW_BIND_ERR, &reason);
+	vb_qp_complete_send(qp, VB_WC_SUCCESS, NULL);
+	return SENT;
 }
 
 /* begin - the request at sq_next gets its PSNs. WAIT: not yet. */
@@ -232,6 +279,8 @@ static enum vb_operation send_or_write(const struct vb_send_wqe *w, bool first, 
 	const bool write = w->opcode == VB_WR_RDMA_WRITE || w->opcode == VB_WR_RDMA_WRITE_WITH_IMM;
 	const bool imm = w->opcode == VB_WR_SEND_WITH_IMM || w->opcode == VB_WR_RDMA_WRITE_WITH_IMM;
 
+	if (last && w->opcode == VB_WR_SEND_WITH_INV)
+		return first ? VB_OP_SEND_ONLY_INV : VB_OP_SEND_LAST_INV;
 	if (first && last) {
 		if (write)
 			return imm ? VB_OP_WRITE_ONLY_IMM : VB_OP_WRITE_ONLY;
@@ -307,7 +356,7 @@ static void build_send_or_write(const struct vb_qp *qp, const struct vb_send_wqe
 	out->h.opcode = vb_opcode(vb_qp_transport(qp), send_or_write(w, index == 0, last));
 	out->h.solicited = last && (w->flags & VB_SEND_SOLICITED);
 	out->h.pad = (uint8_t)(-out->bytes & 3);
-	out->h.imm = w->imm;
+	out->h.imm = out->h.invalidate_rkey = w->imm;
 	out->h.reth.va = w->remote_addr;
 	out->h.reth.rkey = w->rkey;
 	out->h.reth.length = w->length;
@@ -461,6 +510,9 @@ bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 			outcome = fail_known(qp, w);
 		} else if (qp->sq_next != qp->req.sq_assigned) {
 			outcome = send_packet(qp, w, now_ns);
+			budget--;
+		} else if (is_of_windows(w)) {
+			outcome = change_window(qp, w);
 			budget--;
 		} else if (may_go_direct(qp, w)) {
 			outcome = move_directly(qp, w, &budget);

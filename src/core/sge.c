@@ -22,8 +22,8 @@ static bool find_piece(const struct vb_qp *qp, const struct vb_pd *pd, const str
 		       struct vb_reason *reason)
 {
 	piece->length = VB_MIN(sge->length - skip, length);
-	piece->at = vb_mr_local(qp->nic, pd, sge->lkey, sge->addr + skip, piece->length, rights,
-				reason);
+	piece->at = vb_mr_local(qp->nic, pd, sge->lkey, sge->addr + skip, piece->length,
+				rights | VB_WANT_PRESENT, reason);
 	if (!piece->at) {
 		reason->qpn = qp->qpn;
 		reason->peer_qpn = qp->attr.dest_qpn;
@@ -89,7 +89,8 @@ static bool scatter(const struct vb_qp *qp, const struct vb_pd *pd, const struct
 		if (!find_piece(qp, pd, &sges[i], offset, length, VB_ACCESS_LOCAL_WRITE, &piece,
 				reason))
 			return false;
-		memcpy(piece.at, data, piece.length);
+		if (!vb_mr_is_null(piece.at))
+			memcpy(piece.at, data, piece.length);
 		data += piece.length;
 		length -= piece.length;
 		offset = 0;

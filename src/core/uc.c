@@ -95,9 +95,9 @@ static void on_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t flag
 		resp->rkey = h->reth.rkey;
 		resp->write_left = resp->write_total = h->reth.length;
 	}
-	to = vb_mr_remote(qp->nic, qp->pd, resp->rkey, resp->va,
-			  flags & VB_IS_FIRST ? resp->write_left : bytes, VB_ACCESS_REMOTE_WRITE,
-			  &reason);
+	to = vb_mr_remote(qp->nic, qp->pd, qp->qpn, resp->rkey, resp->va,
+			  flags & VB_IS_FIRST ? resp->write_left : bytes,
+			  VB_ACCESS_REMOTE_WRITE | VB_WANT_PRESENT, &reason);
 	/* IBTA 9.8.2.2.2: a WRITE that may not be done is dropped in silence. */
 	if (!(qp->attr.access_flags & VB_ACCESS_REMOTE_WRITE) || !to || bytes > resp->write_left ||
 	    ((flags & VB_IS_LAST) && bytes != resp->write_left)) {

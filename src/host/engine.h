@@ -185,6 +185,13 @@ void vb_engine_deliver(void *env, const struct vb_rx *rx); /* a vb_deliver_fn */
 int vb_engine_resolve(struct vb_engine *engine, const struct vb_ah_attr *ah,
 		      struct vb_path *path) VB_MUST_USE;
 
+/* --- region.c ---------------------------------------------------------------------------- */
+/* vb_engine_publish_mr - inside: other processes of the host may use the region or window directly.
+ */
+void vb_engine_publish_mr(struct vb_engine *engine, const struct vb_mr *mr);
+/* vb_engine_withdraw_mr - ends that, and waits: bounded, then -EBUSY. */
+int vb_engine_withdraw_mr(struct vb_engine *engine, const struct vb_mr *mr);
+
 /* --- pump.c ------------------------------------------------------------------------------ */
 /* vb_engine_run - inside: looks at the carriers (at the sockets if told to), lets the NIC run and
  * flushes, until nothing is left or a bound is reached. */

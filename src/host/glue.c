@@ -19,6 +19,7 @@
 #include "host/address.h"
 #include "host/device.h"
 #include "host/engine.h"
+#include "host/memory.h"
 #include "wire/mad.h"
 
 #define DEFAULT_HOP_LIMIT 64 /* what a program means that leaves it 0 */
@@ -168,6 +169,22 @@ static ssize_t direct(void *env, const struct vb_qp *qp, enum vb_direction direc
 			       qp->attr.dest_qpn, rkey, va, local, parts, length);
 }
 
+static void show_window(void *env, const struct vb_mr *window)
+{
+	vb_engine_publish_mr(env, window);
+}
+
+/* Under the lock, as for a queue pair (publish() below): a copy is at most 1 MiB long. */
+static int hide_window(void *env, const struct vb_mr *window)
+{
+	return vb_engine_withdraw_mr(env, window);
+}
+
+static bool present(void *env, const void *at, uint64_t length, bool write)
+{
+	return vb_memory_bring_in(at, length, write) == 0;
+}
+
 static bool is_for_gsi(const struct vb_rx *rx)
 {
 	return rx->size >= VB_BTH_BYTES && (rx->data[5] | rx->data[6]) == 0 &&
@@ -276,6 +293,9 @@ const struct vb_nic_ops vb_engine_nic_ops = {
 	.event = event,
 	.cq_event = cq_event,
 	.qp_changed = qp_changed,
+	.show_window = show_window,
+	.hide_window = hide_window,
+	.present = present,
 	.join = join,
 	.leave = leave,
 	.random = draw,

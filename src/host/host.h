@@ -99,7 +99,12 @@ int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe 
  * publishes. Called outside. 0 or -errno. */
 int vb_engine_reg_mr(struct vb_engine *engine, struct vb_pd *pd, void *addr, uint64_t length,
 		     uint64_t iova, uint32_t access, struct vb_mr **out);
-/* vb_engine_dereg_mr - withdraws, waits for accesses in flight, frees. Called outside. 0 or -EBUSY.
+/* vb_engine_rereg_mr - as vb_engine_reg_mr for a region that exists: 0, or -errno and it is as it
+ * was. -EBUSY: windows are bound to it, or an access by another process does not end. */
+int vb_engine_rereg_mr(struct vb_engine *engine, struct vb_mr *mr,
+		       const struct vb_mr_change *change);
+/* vb_engine_dereg_mr - withdraws, waits for accesses in flight, frees. Called outside. 0 or -EBUSY
+ * (as above).
  */
 int vb_engine_dereg_mr(struct vb_engine *engine, struct vb_mr *mr);
 

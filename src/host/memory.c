@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * memory.c - the check at registration that a range is mapped with the rights.
+ * memory.c - the check at registration that a range is mapped with the rights; and, for regions on
+ * demand, the same at each use.
  *
  * A NIC pins the pages; here nothing is pinned or locked, so that a program needs no allowance for
  * locked memory, and what is asked is only what the program could see itself: the mappings. The
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* The kernel's struct procmap_query; older headers do not have it. */
@@ -119,4 +121,49 @@ int vb_memory_check(const void *addr, uint64_t length, bool write)
 		rc = vb_memory_check_by_text(maps, start, end, write);
 	close(maps);
 	return rc;
+}
+
+/* --- memory on demand -------------------------------------------------------------------- */
+
+/* Linux 5.14; older headers do not have them. */
+#define POPULATE_READ 22
+#define POPULATE_WRITE 23
+#define POPULATE_TRIES 100 /* EAGAIN: the mapping changed meanwhile */
+
+static int populate(uint64_t start, uint64_t end, bool write)
+{
+	for (int i = 0; i < POPULATE_TRIES; i++) {
+		if (madvise((void *)(uintptr_t)start, end - start,
+			    write ? POPULATE_WRITE : POPULATE_READ) == 0)
+			return 0;
+		if (errno != EAGAIN && errno != EINTR)
+			break;
+	}
+	return -errno;
+}
+
+/* knows_populate - EINVAL may say that the right is missing, or that the kernel does not know the
+ * request: asked once about a page that is certainly there. */
+static bool knows_populate(uint64_t page)
+{
+	static _Atomic int known; /* 0: not asked yet, 1: no, 2: yes */
+	const uint64_t here = (uint64_t)(uintptr_t)&known & ~(page - 1);
+
+	if (!known)
+		known = populate(here, here + page, false) == -EINVAL ? 1 : 2;
+	return known == 2;
+}
+
+int vb_memory_bring_in(const void *addr, uint64_t length, bool write)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t start = (uint64_t)(uintptr_t)addr & ~(page - 1), end;
+
+	if (length == 0)
+		return 0;
+	if (__builtin_add_overflow((uint64_t)(uintptr_t)addr, length, &end) || end > -page)
+		return -EFAULT;
+	if (!knows_populate(page))
+		return vb_memory_check(addr, length, write);
+	return populate(start, (end + page - 1) & ~(page - 1), write) ? -EFAULT : 0;
 }

@@ -11,6 +11,11 @@
  * Pages are not touched, brought in or locked. */
 int vb_memory_check(const void *addr, uint64_t length, bool write);
 
+/* vb_memory_bring_in - 0 when every page of addr[0..length) is there to be read, and written if
+ * write is set: those that were not are brought in. -EFAULT when there is no such mapping, or what
+ * it maps has ended (a file that was cut). */
+int vb_memory_bring_in(const void *addr, uint64_t length, bool write);
+
 /* The two ways it is done; -ENOTTY: the kernel does not know this one. For tests. */
 int vb_memory_check_by_query(int maps, uint64_t start, uint64_t end, bool write);
 int vb_memory_check_by_text(int maps, uint64_t start, uint64_t end, bool write);

@@ -3,7 +3,8 @@
  * region.c - memory regions: the host's share of registering and deregistering.
  *
  * Pages are checked when a region is registered, and only then: a program that unmaps them while
- * they are registered breaks itself, as it would break the promise that it made to a NIC.
+ * they are registered breaks itself, as it would break the promise that it made to a NIC. A region
+ * on demand makes no such promise: its pages are brought in, and so checked, at each packet.
  */
 #include <errno.h>
 
@@ -11,40 +12,94 @@
 #include "host/engine.h"
 #include "host/memory.h"
 
-static bool is_published(const struct vb_engine *engine, uint32_t access)
+#define WRITES (VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_WRITE | VB_ACCESS_REMOTE_ATOMIC)
+
+static bool is_published(const struct vb_engine *engine, const struct vb_mr *mr)
 {
-	return engine->local && engine->direct && (access & VB_ACCESS_REMOTE_ALL);
+	return engine->local && engine->direct && mr->access & VB_ACCESS_REMOTE_ALL;
+}
+
+void vb_engine_publish_mr(struct vb_engine *engine, const struct vb_mr *mr)
+{
+	const struct vb_local_mr shown = {
+		.rkey = mr->rkey,
+		.pd_id = mr->pd->id,
+		.access = mr->access,
+		.qpn = mr->qpn,
+		.addr = (uint64_t)(uintptr_t)mr->addr,
+		.iova = mr->iova,
+		.length = mr->length,
+	};
+
+	if (is_published(engine, mr))
+		vb_local_publish_mr(engine->local, &shown); /* no room: packets reach it */
+}
+
+int vb_engine_withdraw_mr(struct vb_engine *engine, const struct vb_mr *mr)
+{
+	return is_published(engine, mr) ? vb_local_withdraw_mr(engine->local, mr->rkey) : 0;
+}
+
+/* withdraw_outside - waits for other processes, without the lock; counted first, so that exit does
+ * not take the carrier away meanwhile. */
+static int withdraw_outside(struct vb_engine *engine, const struct vb_mr *mr)
+{
+	int rc = -EIO;
+
+	atomic_fetch_add(&engine->outside, 1);
+	if (atomic_load(&engine->life) == VB_ALIVE)
+		rc = vb_engine_withdraw_mr(engine, mr);
+	atomic_fetch_sub(&engine->outside, 1);
+	return rc;
+}
+
+static int check_memory(const void *addr, uint64_t length, uint32_t access)
+{
+	return access & VB_ACCESS_ON_DEMAND ? 0 : vb_memory_check(addr, length, access & WRITES);
 }
 
 int vb_engine_reg_mr(struct vb_engine *engine, struct vb_pd *pd, void *addr, uint64_t length,
 		     uint64_t iova, uint32_t access, struct vb_mr **out)
 {
-	const uint32_t writes =
-		VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_WRITE | VB_ACCESS_REMOTE_ATOMIC;
 	struct vb_mr *mr;
-	int rc = vb_memory_check(addr, length, access & writes);
+	int rc = check_memory(addr, length, access);
 
 	if (rc)
 		return rc;
 	if (!vb_engine_enter(engine))
 		return -EIO;
 	mr = vb_mr_create(pd, addr, length, iova, access);
-	if (!mr) {
+	if (mr)
+		vb_engine_publish_mr(engine, mr);
+	else
 		rc = -errno;
-	} else if (is_published(engine, access)) {
-		const struct vb_local_mr shown = {
-			.rkey = mr->rkey,
-			.pd_id = pd->id,
-			.access = access,
-			.addr = (uint64_t)(uintptr_t)addr,
-			.iova = iova,
-			.length = length,
-		};
-
-		vb_local_publish_mr(engine->local, &shown); /* no room: packets reach it */
-	}
 	vb_engine_leave(engine);
 	*out = mr;
+	return rc;
+}
+
+int vb_engine_rereg_mr(struct vb_engine *engine, struct vb_mr *mr,
+		       const struct vb_mr_change *change)
+{
+	int rc = check_memory(change->addr, change->length, change->access);
+
+	if (rc)
+		return rc;
+	if (!vb_engine_enter(engine))
+		return -EIO;
+	rc = vb_mr_judge_change(mr, change);
+	vb_engine_leave(engine);
+	if (rc)
+		return rc;
+	rc = withdraw_outside(engine, mr);
+	if (!vb_engine_enter(engine))
+		return -EIO;
+	/* Refused after all (a copy that does not end, a window bound meanwhile): it is what it
+	 * was. */
+	if (rc == 0)
+		rc = vb_mr_change(mr, change);
+	vb_engine_publish_mr(engine, mr);
+	vb_engine_leave(engine);
 	return rc;
 }
 
@@ -52,19 +107,20 @@ int vb_engine_dereg_mr(struct vb_engine *engine, struct vb_mr *mr)
 {
 	int rc = 0;
 
-	/* Withdrawing waits for other processes, without the lock; counted first, so that exit does
-	 * not take the carrier away meanwhile. */
-	atomic_fetch_add(&engine->outside, 1);
-	if (atomic_load(&engine->life) != VB_ALIVE)
-		rc = -EIO;
-	else if (is_published(engine, mr->access))
-		rc = vb_local_withdraw_mr(engine->local, mr->rkey);
-	atomic_fetch_sub(&engine->outside, 1);
+	if (!vb_engine_enter(engine))
+		return -EIO;
+	if (mr->windows)
+		rc = -EBUSY;
+	vb_engine_leave(engine);
+	if (rc == 0)
+		rc = withdraw_outside(engine, mr);
 	if (rc)
 		return rc;
 	if (!vb_engine_enter(engine))
 		return -EIO;
-	vb_mr_destroy(mr);
+	rc = vb_mr_destroy(mr);
+	if (rc) /* a window was bound meanwhile */
+		vb_engine_publish_mr(engine, mr);
 	vb_engine_leave(engine);
-	return 0;
+	return rc;
 }

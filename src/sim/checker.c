@@ -174,6 +174,7 @@ static void check_cause(struct vb_end *end, const struct vb_op *op, uint32_t ind
 	case VB_WC_SUCCESS:
 	case VB_WC_LOC_LEN_ERR:
 	case VB_WC_LOC_QP_OP_ERR:
+	case VB_WC_MW_BIND_ERR:
 	case VB_WC_BAD_RESP_ERR:
 	case VB_WC_LOC_ACCESS_ERR:
 	case VB_WC_REM_OP_ERR:

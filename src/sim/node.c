@@ -203,7 +203,7 @@ static ssize_t direct(void *env, const struct vb_qp *qp, enum vb_direction direc
 	if (peer->dead || vb_rng_chance(&sim->rng, node->refuse_ppm) ||
 	    !peer_takes_direct(qp, target, right))
 		return -EACCES;
-	remote = vb_mr_remote(peer->nic, target->pd, rkey, va, length, right, &reason);
+	remote = vb_mr_remote(peer->nic, target->pd, target->qpn, rkey, va, length, right, &reason);
 	if (!remote)
 		return -EFAULT;
 	limit = vb_rng_chance(&sim->rng, 300000) ? 1 + vb_rng_below(&sim->rng, length) : length;

@@ -65,6 +65,9 @@ static void fill_tables(struct verbs_context *verbs)
 	ops->post_send = vb_face_post_send;
 	ops->post_recv = vb_face_post_recv;
 	ops->post_srq_recv = vb_face_post_srq_recv;
+	ops->alloc_mw = vb_face_alloc_mw;
+	ops->bind_mw = vb_face_bind_mw;
+	ops->dealloc_mw = vb_face_dealloc_mw;
 
 	verbs->sz = sizeof(*verbs);
 	verbs->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
@@ -80,6 +83,8 @@ static void fill_tables(struct verbs_context *verbs)
 	verbs->reg_dm_mr = vb_face_reg_dm_mr;
 	verbs->get_srq_num = vb_face_get_srq_num;
 	vb_face_xrc_tables(verbs);
+	verbs->alloc_null_mr = vb_face_alloc_null_mr;
+	verbs->advise_mr = vb_face_advise_mr;
 }
 
 static struct vb_face_context *make_context(struct ibv_device *device)
@@ -163,6 +168,7 @@ static void close_objects(struct vb_face_context *context)
 			vb_face_srq_close(vb_list_entry(l, struct vb_face_srq, object.link));
 		vb_list_for_each(l, t, &objects[VB_FACE_CQ])
 			vb_face_cq_close(vb_list_entry(l, struct vb_face_cq, object.link));
+		vb_list_for_each(l, t, &objects[VB_FACE_MW]) vb_face_mw_close(l);
 		vb_engine_leave(engine);
 	}
 	vb_list_for_each(l, t, &objects[VB_FACE_MR])

@@ -12,6 +12,7 @@ SAME(VB_WC_LOC_LEN_ERR, IBV_WC_LOC_LEN_ERR);
 SAME(VB_WC_LOC_QP_OP_ERR, IBV_WC_LOC_QP_OP_ERR);
 SAME(VB_WC_LOC_PROT_ERR, IBV_WC_LOC_PROT_ERR);
 SAME(VB_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
+SAME(VB_WC_MW_BIND_ERR, IBV_WC_MW_BIND_ERR);
 SAME(VB_WC_BAD_RESP_ERR, IBV_WC_BAD_RESP_ERR);
 SAME(VB_WC_LOC_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR);
 SAME(VB_WC_REM_INV_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
@@ -26,6 +27,8 @@ SAME(VB_WC_RDMA_WRITE, IBV_WC_RDMA_WRITE);
 SAME(VB_WC_RDMA_READ, IBV_WC_RDMA_READ);
 SAME(VB_WC_COMP_SWAP, IBV_WC_COMP_SWAP);
 SAME(VB_WC_FETCH_ADD, IBV_WC_FETCH_ADD);
+SAME(VB_WC_BIND_MW, IBV_WC_BIND_MW);
+SAME(VB_WC_LOCAL_INV, IBV_WC_LOCAL_INV);
 SAME(VB_WC_RECV, IBV_WC_RECV);
 SAME(VB_WC_RECV_RDMA_WITH_IMM, IBV_WC_RECV_RDMA_WITH_IMM);
 SAME(VB_WC_TM_ERR, IBV_WC_TM_ERR);
@@ -37,6 +40,7 @@ SAME(VB_WC_TM_MATCH, IBV_WC_TM_MATCH);
 SAME(VB_WC_TM_DATA_VALID, IBV_WC_TM_DATA_VALID);
 SAME(VB_WC_GRH, IBV_WC_GRH);
 SAME(VB_WC_WITH_IMM, IBV_WC_WITH_IMM);
+SAME(VB_WC_WITH_INV, IBV_WC_WITH_INV);
 
 /* The iterator's struct begins with the plain one. */
 _Static_assert(offsetof(struct ibv_cq_ex, cq_context) == offsetof(struct ibv_cq, cq_context) &&
@@ -124,7 +128,7 @@ static inline void translate(const struct vb_cqe *from, struct ibv_wc *to)
 	to->opcode = (enum ibv_wc_opcode)from->opcode;
 	to->vendor_err = from->vendor_err;
 	to->byte_len = from->byte_len;
-	to->imm_data = htobe32(from->imm);
+	to->imm_data = vb_face_imm(from);
 	to->qp_num = from->qpn;
 	to->src_qp = from->src_qpn;
 	to->wc_flags = from->wc_flags;

@@ -64,7 +64,7 @@ static uint32_t read_byte_len(struct ibv_cq_ex *ex)
 
 static __be32 read_imm_data(struct ibv_cq_ex *ex)
 {
-	return htobe32(current(ex)->imm);
+	return vb_face_imm(current(ex));
 }
 
 static uint32_t read_qp_num(struct ibv_cq_ex *ex)

@@ -22,6 +22,7 @@
 #ifndef VB_VERBS_FACE_H
 #define VB_VERBS_FACE_H
 
+#include <endian.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,6 +57,7 @@ enum vb_face_kind {
 	VB_FACE_AH,
 	VB_FACE_SRQ,
 	VB_FACE_CQ,
+	VB_FACE_MW,
 	VB_FACE_MR,
 	VB_FACE_DM,
 	VB_FACE_XRCD,
@@ -108,6 +110,7 @@ struct vb_face_mr {
 	struct vb_engine *engine;
 	struct vb_mr *core;
 	struct vb_mr_backing *backing; /* NULL for the program's own memory */
+	bool imported;
 };
 
 struct vb_face_dm {
@@ -219,6 +222,12 @@ static inline bool vb_face_enter(struct vb_engine *engine)
 	return engine && vb_engine_enter(engine);
 }
 
+/* vb_face_imm - the word of a completion that holds immediate data or, in host order, an rkey. */
+static inline uint32_t vb_face_imm(const struct vb_cqe *cqe)
+{
+	return cqe->wc_flags & VB_WC_WITH_INV ? cqe->imm : htobe32(cqe->imm);
+}
+
 /* --- device.c, context.c ----------------------------------------------------------------- */
 /* vb_face_setup - hands our hooks to the host, once. */
 void vb_face_setup(void);
@@ -235,6 +244,7 @@ void vb_face_qp_close(struct vb_face_qp *qp);
 void vb_face_ah_close(struct vb_face_ah *ah);
 void vb_face_srq_close(struct vb_face_srq *srq);
 void vb_face_cq_close(struct vb_face_cq *cq);
+void vb_face_mw_close(struct vb_list *link);  /* a window's place in its context's list */
 void vb_face_mr_close(struct vb_face_mr *mr); /* outside the engine, the others inside */
 void vb_face_dm_close(struct vb_face_dm *dm); /* outside */
 void vb_face_xrcd_close(struct vb_face_xrcd *xrcd);
@@ -339,6 +349,16 @@ int vb_face_get_srq_num(struct ibv_srq *srq, uint32_t *number);
 void vb_face_xrc_tables(struct verbs_context *verbs);
 /* vb_face_xrcd_use - one more or less that the handle may not be closed under; NULL is accepted. */
 void vb_face_xrcd_use(struct ibv_xrcd *xrcd, int by);
+/* --- mr.c, mw.c, advise.c ---------------------------------------------------------------- */
+struct ibv_mr *vb_face_alloc_null_mr(struct ibv_pd *pd);
+struct ibv_mw *vb_face_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int vb_face_dealloc_mw(struct ibv_mw *mw);
+int vb_face_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+/* vb_face_bind_to_core - 0 or -EINVAL: what no window could be bound with. */
+int vb_face_bind_to_core(const struct ibv_mw *mw, uint32_t rkey,
+			 const struct ibv_mw_bind_info *info, struct vb_mw_bind *core);
+int vb_face_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+		      struct ibv_sge *list, uint32_t count);
 
 /* --- ah.c -------------------------------------------------------------------------------- */
 void vb_face_ah_attr_to_core(const struct vb_device *host, const struct ibv_ah_attr *from,

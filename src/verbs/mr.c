@@ -2,8 +2,7 @@
 /*
  * mr.c - memory regions (ibv_reg_mr(3)).
  *
- * Access flags of the optional range may be ignored by definition, and are. MW_BIND asks for a
- * right that nothing can use while there are no memory windows; HUGETLB is a hint.
+ * Access flags of the optional range may be ignored by definition, and are. HUGETLB is a hint.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,10 +14,13 @@ _Static_assert((int)VB_ACCESS_REMOTE_WRITE == (int)IBV_ACCESS_REMOTE_WRITE, "acc
 _Static_assert((int)VB_ACCESS_REMOTE_READ == (int)IBV_ACCESS_REMOTE_READ, "access");
 _Static_assert((int)VB_ACCESS_REMOTE_ATOMIC == (int)IBV_ACCESS_REMOTE_ATOMIC, "access");
 
-#define VB_CORE_ACCESS (VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL | VB_ACCESS_FLUSH_GLOBAL)
+_Static_assert((int)VB_ACCESS_ON_DEMAND == (int)IBV_ACCESS_ON_DEMAND, "access");
+
+#define VB_CORE_ACCESS                                                                             \
+	(VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL | VB_ACCESS_MW_BIND | VB_ACCESS_ON_DEMAND |  \
+	 VB_ACCESS_FLUSH_GLOBAL)
 #define VB_KNOWN_ACCESS                                                                            \
-	(VB_CORE_ACCESS | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |        \
-	 IBV_ACCESS_OPTIONAL_RANGE)
+	(VB_CORE_ACCESS | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE)
 
 static struct vb_face_mr *make_shell(struct ibv_pd *pd, struct vb_engine *engine,
 				     struct vb_mr_backing *backing)
@@ -44,7 +46,7 @@ static void fill_shell(struct vb_face_mr *mr, struct vb_mr *core, size_t length,
 	mr->ibv.length = length;
 	mr->ibv.handle = handle;
 	mr->ibv.lkey = core->lkey;
-	mr->ibv.rkey = core->rkey;
+	mr->ibv.rkey = core->kind == VB_MR_NULL ? 0 : core->rkey;
 	mr->object.has_handle = true;
 	mr->object.handle = handle;
 	vb_face_add(mr->ibv.context, &mr->object, VB_FACE_MR);
@@ -61,12 +63,13 @@ struct vb_face_mr *vb_face_mr_create(struct ibv_pd *ibv_pd, void *addr, size_t l
 				     struct vb_mr_backing *backing)
 {
 	struct vb_face_pd *pd = vb_face_pd(ibv_pd);
+	const bool implicit = access & IBV_ACCESS_ON_DEMAND && !addr && length == SIZE_MAX;
 	struct vb_face_mr *mr;
 	struct vb_mr *core;
 	int error;
 
-	if (access & IBV_ACCESS_ON_DEMAND) {
-		errno = EOPNOTSUPP;
+	if (implicit && iova) {
+		errno = EINVAL;
 		return NULL;
 	}
 	if (access & ~(unsigned int)VB_KNOWN_ACCESS) {
@@ -95,6 +98,7 @@ struct vb_face_mr *vb_face_mr_share(struct ibv_pd *pd, struct vb_face_mr *with)
 
 	if (!mr)
 		return NULL;
+	mr->imported = true;
 	vb_face_join(&with->siblings, &mr->siblings);
 	fill_shell(mr, with->core, with->ibv.length, with->ibv.handle);
 	return mr;
@@ -146,11 +150,82 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 	return NULL;
 }
 
-int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+struct ibv_mr *vb_face_alloc_null_mr(struct ibv_pd *ibv_pd)
+{
+	struct vb_face_pd *pd = vb_face_pd(ibv_pd);
+	struct vb_face_mr *mr = make_shell(ibv_pd, pd->engine, NULL);
+	struct vb_mr *core;
+	int error = EIO;
+
+	if (!mr)
+		return NULL;
+	if (vb_face_enter(pd->engine)) {
+		core = vb_mr_create_null(pd->core);
+		error = core ? 0 : errno;
+		vb_engine_leave(pd->engine);
+	}
+	if (error) {
+		free(mr);
+		errno = error;
+		return NULL;
+	}
+	fill_shell(mr, core, SIZE_MAX, vb_face_handle());
+	return &mr->ibv;
+}
+
+/* --- ibv_rereg_mr(3) --------------------------------------------------------------------- */
+
+/* What is wrong without looking at memory: the region is left alone. */
+static bool rereg_input_is_good(const struct vb_face_mr *mr, int flags, const struct ibv_pd *pd,
+				const void *addr, size_t length, int access)
+{
+	if (!mr->core || mr->core->kind != VB_MR_MEMORY || mr->backing || mr->imported)
+		return false;
+	if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED)
+		return false;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!addr || !length))
+		return false;
+	if (flags & IBV_REREG_MR_CHANGE_PD && (!pd || pd->context != mr->ibv.context))
+		return false;
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		return !((unsigned int)access & ~(unsigned int)VB_KNOWN_ACCESS);
+	return !access;
+}
+
+/* All or nothing: where the man page says that the region should not be used any more
+ * (IBV_REREG_MR_ERR_CMD), it is what it was. */
+int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, size_t length,
 		 int access)
 {
-	errno = EOPNOTSUPP;
-	return IBV_REREG_MR_ERR_INPUT;
+	struct vb_face_mr *mr = vb_container_of(ibv, struct vb_face_mr, ibv);
+	struct vb_mr_change change;
+	int error;
+
+	if (!rereg_input_is_good(mr, flags, pd, addr, length, access)) {
+		errno = mr->core ? EINVAL : EIO;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	change = (struct vb_mr_change){mr->core->pd, mr->core->addr, mr->core->length,
+				       mr->core->iova, mr->core->access};
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		change.pd = vb_face_pd(pd)->core;
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		change.access = (uint32_t)access & VB_CORE_ACCESS;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		change.addr = addr;
+		change.length = length;
+		change.iova = default_iova(addr, (unsigned int)access);
+	}
+	error = vb_engine_rereg_mr(mr->engine, mr->core, &change);
+	if (error) {
+		errno = -error;
+		return IBV_REREG_MR_ERR_CMD;
+	}
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		ibv->pd = pd;
+	ibv->addr = mr->core->addr;
+	ibv->length = mr->core->length;
+	return 0;
 }
 
 static void release(struct vb_mr_backing *backing)

@@ -17,6 +17,9 @@ SAME(VB_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_IMM);
 SAME(VB_WR_RDMA_READ, IBV_WR_RDMA_READ);
 SAME(VB_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_CMP_AND_SWP);
 SAME(VB_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_FETCH_AND_ADD);
+SAME(VB_WR_LOCAL_INV, IBV_WR_LOCAL_INV);
+SAME(VB_WR_BIND_MW, IBV_WR_BIND_MW);
+SAME(VB_WR_SEND_WITH_INV, IBV_WR_SEND_WITH_INV);
 SAME(VB_WR_ATOMIC_WRITE, IBV_WR_ATOMIC_WRITE);
 SAME(VB_SEND_FENCE, IBV_SEND_FENCE);
 SAME(VB_SEND_SIGNALED, IBV_SEND_SIGNALED);
@@ -39,7 +42,21 @@ static inline bool sges_are_sane(const struct ibv_sge *list, int count)
 /* A FLUSH has its fields in ibv_wr_flush() only. */
 static inline bool has_plain_form(unsigned int opcode)
 {
-	return opcode <= IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_WRITE;
+	return opcode <= IBV_WR_SEND_WITH_INV || opcode == IBV_WR_ATOMIC_WRITE;
+}
+
+/* What the requests about windows have of their own. Two of them have no SGEs, whatever is said. */
+static bool of_windows_to_core(const struct ibv_send_wr *wr, struct vb_send_wr *core)
+{
+	core->imm = wr->invalidate_rkey;
+	if (wr->opcode == IBV_WR_SEND_WITH_INV)
+		return true;
+	core->num_sge = 0;
+	if (wr->opcode == IBV_WR_LOCAL_INV)
+		return true;
+	return wr->bind_mw.mw && wr->bind_mw.mw->type == IBV_MW_TYPE_2 &&
+	       !vb_face_bind_to_core(wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info,
+				     &core->bind);
 }
 
 static inline int post_one(struct vb_face_qp *qp, const struct ibv_send_wr *wr)
@@ -76,6 +93,9 @@ static inline int post_one(struct vb_face_qp *qp, const struct ibv_send_wr *wr)
 		core.compare_add = wr->wr.atomic.compare_add;
 		core.swap = wr->wr.atomic.swap;
 	}
+	if (wr->opcode >= IBV_WR_LOCAL_INV && wr->opcode <= IBV_WR_SEND_WITH_INV &&
+	    !of_windows_to_core(wr, &core))
+		return -EINVAL;
 	return vb_qp_post_send(qp->core, &core);
 }
 

@@ -170,6 +170,32 @@ static void wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_ad
 	begin_remote(ex, VB_WR_RDMA_READ, rkey, remote_addr, 0);
 }
 
+static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+	struct vb_send_wr *wr = begin(ex, VB_WR_SEND_WITH_INV);
+
+	if (wr)
+		wr->imm = rkey;
+}
+
+static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+	struct vb_send_wr *wr = begin(ex, VB_WR_LOCAL_INV);
+
+	if (wr)
+		wr->imm = rkey;
+}
+
+static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
+		       const struct ibv_mw_bind_info *info)
+{
+	struct vb_send_wr *wr = begin(ex, VB_WR_BIND_MW);
+
+	if (wr &&
+	    (!mw || mw->type != IBV_MW_TYPE_2 || vb_face_bind_to_core(mw, rkey, info, &wr->bind)))
+		builder_of(ex)->error = EINVAL;
+}
+
 static void begin_atomic(struct ibv_qp_ex *ex, enum vb_wr_opcode opcode, uint32_t rkey,
 			 uint64_t remote_addr, uint64_t compare_add, uint64_t swap)
 {
@@ -400,6 +426,8 @@ static int wr_complete(struct ibv_qp_ex *ex)
 /* FLUSH is not in every release's header. */
 #define VB_PLACEMENT_OPS (1 << 11 | IBV_QP_EX_WITH_ATOMIC_WRITE)
 
+#define VB_WINDOW_OPS (IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW)
+
 _Static_assert(IBV_QP_EX_WITH_RDMA_WRITE == 1 << VB_WR_RDMA_WRITE &&
 		       IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM == 1 << VB_WR_RDMA_WRITE_WITH_IMM &&
 		       IBV_QP_EX_WITH_SEND == 1 << VB_WR_SEND &&
@@ -407,6 +435,9 @@ _Static_assert(IBV_QP_EX_WITH_RDMA_WRITE == 1 << VB_WR_RDMA_WRITE &&
 		       IBV_QP_EX_WITH_RDMA_READ == 1 << VB_WR_RDMA_READ &&
 		       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP == 1 << VB_WR_ATOMIC_CMP_AND_SWP &&
 		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD == 1 << VB_WR_ATOMIC_FETCH_AND_ADD &&
+		       IBV_QP_EX_WITH_LOCAL_INV == 1 << VB_WR_LOCAL_INV &&
+		       IBV_QP_EX_WITH_BIND_MW == 1 << VB_WR_BIND_MW &&
+		       IBV_QP_EX_WITH_SEND_WITH_INV == 1 << VB_WR_SEND_WITH_INV &&
 		       IBV_QP_EX_WITH_ATOMIC_WRITE == 1 << (VB_WR_ATOMIC_WRITE - 3),
 	       "send_ops_flags");
 
@@ -415,9 +446,9 @@ static uint64_t supported_operations(enum ibv_qp_type type)
 	uint64_t operations = VB_SEND_OPS;
 
 	if (type != IBV_QPT_UD)
-		operations |= VB_WRITE_OPS;
+		operations |= VB_WRITE_OPS | VB_WINDOW_OPS;
 	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND)
-		operations |= VB_READ_OPS | VB_PLACEMENT_OPS;
+		operations |= VB_READ_OPS | VB_PLACEMENT_OPS | IBV_QP_EX_WITH_SEND_WITH_INV;
 	return operations;
 }
 
@@ -456,6 +487,9 @@ int vb_builder_create(struct vb_face_qp *qp, uint64_t operations)
 	ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
 	ex->wr_atomic_write = wr_atomic_write;
 	set_wr_flush(qp);
+	ex->wr_send_inv = wr_send_inv;
+	ex->wr_local_inv = wr_local_inv;
+	ex->wr_bind_mw = wr_bind_mw;
 	ex->wr_set_ud_addr = wr_set_ud_addr;
 	ex->wr_set_xrc_srqn = wr_set_xrc_srqn;
 	ex->wr_set_sge = wr_set_sge;

@@ -17,7 +17,13 @@
 #define VB_GUARANTEED_FEATURES                                                                     \
 	(IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_CURR_QP_STATE_MOD |      \
 	 IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |    \
-	 IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC)
+	 IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW |                          \
+	 IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW_TYPE_2B)
+
+/* What is on demand may be used wherever memory is: a processor does the work, with page faults. */
+#define VB_ODP_UD (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV)
+#define VB_ODP_UC (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE)
+#define VB_ODP_RC (VB_ODP_UD | VB_ODP_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC)
 
 /* Not in every release's header, nor in the lower 32 bits. */
 #define VB_DEVICE_FLUSH_GLOBAL (1ull << 38)
@@ -41,6 +47,7 @@ static void fill_device(const struct vb_device *host, struct ibv_device_attr *at
 		.max_cq = VB_MAX_CQ,
 		.max_cqe = VB_MAX_CQE,
 		.max_mr = VB_MAX_MR,
+		.max_mw = VB_MAX_MW,
 		.max_pd = VB_MAX_PD,
 		.max_qp_rd_atom = VB_MAX_RD_ATOMIC,
 		.max_res_rd_atom = VB_MAX_RD_ATOMIC * VB_MAX_QP,
@@ -79,6 +86,11 @@ int vb_face_query_device_ex(struct ibv_context *context,
 	fill_device(vb_face_host_device(context), &all.orig_attr);
 	all.device_cap_flags_ex =
 		VB_GUARANTEED_FEATURES | VB_DEVICE_FLUSH_GLOBAL | VB_DEVICE_ATOMIC_WRITE;
+	all.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+	all.odp_caps.per_transport_caps.rc_odp_caps = VB_ODP_RC;
+	all.odp_caps.per_transport_caps.uc_odp_caps = VB_ODP_UC;
+	all.odp_caps.per_transport_caps.ud_odp_caps = VB_ODP_UD;
+	all.xrc_odp_caps = VB_ODP_RC;
 	all.completion_timestamp_mask = UINT64_MAX;
 	all.hca_core_clock = 1000000; /* kHz: timestamps count nanoseconds */
 	all.phys_port_cnt_ex = 1;

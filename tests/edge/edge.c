@@ -86,6 +86,22 @@ static void make_srq(struct edge_end *end, const struct edge_options *o)
 	assert_non_null(end->srq);
 }
 
+static struct ibv_qp *create_qp_ex(const struct edge_end *end, const struct edge_options *o)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = end->cq,
+		.recv_cq = end->cq,
+		.srq = end->srq,
+		.cap = o->cap,
+		.qp_type = o->type,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = end->pd,
+		.send_ops_flags = o->send_ops,
+	};
+
+	return ibv_create_qp_ex(end->context, &init);
+}
+
 static void open_end(struct edge_end *end, struct ibv_device *device, const struct edge_options *o,
 		     bool srq)
 {
@@ -116,7 +132,7 @@ static void open_end(struct edge_end *end, struct ibv_device *device, const stru
 
 	if (end->tm_cq)
 		init.cap.max_send_wr = 0;
-	end->qp = ibv_create_qp(end->pd, &init);
+	end->qp = o->send_ops ? create_qp_ex(end, o) : ibv_create_qp(end->pd, &init);
 	assert_non_null(end->qp);
 	assert_int_equal(ibv_query_gid(end->context, 1, o->gid_index < 0 ? 0 : 1, &end->gid), 0);
 }

@@ -47,6 +47,7 @@ struct edge_options {
 	int gid_index;	     /* 0: index 1 (IPv4); -1: index 0 */
 	uint32_t cq_entries; /* 0: 256 */
 	bool leave_in_rtr;   /* b stays in RTR */
+	uint64_t send_ops;   /* not 0: the QPs have the ibv_wr_* functions for these */
 };
 
 struct edge_end {

@@ -52,7 +52,7 @@ static uint8_t *local(struct fixture *x, uint32_t lkey, uint64_t addr, uint32_t 
 static uint8_t *remote(struct fixture *x, uint32_t rkey, uint64_t va, uint64_t length)
 {
 	x->reason = (struct vb_reason){0};
-	return vb_mr_remote(x->fake.nic, x->pd, rkey, va, length, VB_ACCESS_REMOTE_READ,
+	return vb_mr_remote(x->fake.nic, x->pd, 1, rkey, va, length, VB_ACCESS_REMOTE_READ,
 			    &x->reason);
 }
 
@@ -215,8 +215,12 @@ static void test_no_bytes_need_no_key(void **state)
 
 static void test_access_flags(void **state)
 {
-	const uint32_t bad[] = {VB_ACCESS_REMOTE_WRITE, VB_ACCESS_REMOTE_ATOMIC,
-				VB_ACCESS_REMOTE_ALL, 1 << 4, 1u << 31};
+	const uint32_t bad[] = {VB_ACCESS_REMOTE_WRITE,
+				VB_ACCESS_REMOTE_ATOMIC,
+				VB_ACCESS_REMOTE_ALL,
+				VB_ACCESS_ZERO_BASED,
+				1 << 7,
+				1u << 31};
 	struct fixture x;
 	struct vb_mr *mr;
 

@@ -267,8 +267,10 @@ static void test_sqd_keeps_and_rts_sends(void **state)
 static void test_opcodes_of_each_type(void **state)
 {
 	static const uint32_t allowed[] = {
-		[VB_QPT_RC] = 0x7f | 1 << VB_WR_FLUSH | 1 << VB_WR_ATOMIC_WRITE,
-		[VB_QPT_XRC_SEND] = 0x7f | 1 << VB_WR_FLUSH | 1 << VB_WR_ATOMIC_WRITE,
+		[VB_QPT_RC] = 0x7f | 1 << VB_WR_SEND_WITH_INV | 1 << VB_WR_FLUSH |
+			      1 << VB_WR_ATOMIC_WRITE,
+		[VB_QPT_XRC_SEND] = 0x7f | 1 << VB_WR_SEND_WITH_INV | 1 << VB_WR_FLUSH |
+				    1 << VB_WR_ATOMIC_WRITE,
 		[VB_QPT_UC] = 1 << VB_WR_SEND | 1 << VB_WR_SEND_WITH_IMM | 1 << VB_WR_RDMA_WRITE |
 			      1 << VB_WR_RDMA_WRITE_WITH_IMM,
 		[VB_QPT_UD] = 1 << VB_WR_SEND | 1 << VB_WR_SEND_WITH_IMM,
@@ -296,6 +298,29 @@ static void test_opcodes_of_each_type(void **state)
 				assert_int_equal(vb_qp_post_send(x.q.qp, &wr), 0);
 			else
 				assert_refused(&x, &wr);
+			tear_down(&x);
+		}
+	}
+}
+
+static void test_requests_about_windows_have_no_data(void **state)
+{
+	static const enum vb_wr_opcode opcodes[] = {VB_WR_BIND_MW, VB_WR_LOCAL_INV};
+
+	for (enum vb_qp_type type = VB_QPT_RC; type <= VB_QPT_UD; type++) {
+		for (size_t i = 0; i < VB_ARRAY_SIZE(opcodes); i++) {
+			struct vb_send_wr wr;
+			struct fixture x;
+
+			set_up(&x, type, VB_QPS_SQD);
+			wr = make_wr(&x, 1, 0);
+			wr.opcode = opcodes[i];
+			assert_refused(&x, &wr);
+			wr.num_sge = 0;
+			if (type == VB_QPT_UD)
+				assert_refused(&x, &wr);
+			else
+				assert_int_equal(vb_qp_post_send(x.q.qp, &wr), 0);
 			tear_down(&x);
 		}
 	}
@@ -727,6 +752,7 @@ int main(void)
 		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_sqd_keeps_and_rts_sends),
 		cmocka_unit_test(test_opcodes_of_each_type),
+		cmocka_unit_test(test_requests_about_windows_have_no_data),
 		cmocka_unit_test(test_flags_and_sges),
 		cmocka_unit_test(test_atomics_take_eight_bytes),
 		cmocka_unit_test(test_ud_addresses),

@@ -236,7 +236,7 @@ static void test_values(void **state)
 	REFUSED(INIT, 0, port_num, 0);
 	REFUSED(INIT, 0, port_num, 2);
 	REFUSED(INIT, 0, pkey_index, 1);
-	REFUSED(INIT, 0, access_flags, 1u << 4);
+	REFUSED(INIT, 0, access_flags, 1u << 7);
 	REFUSED(INIT, 0, access_flags, 1u << 31);
 	REFUSED(RTR, 0, path_mtu, (enum vb_mtu)0);
 	REFUSED(RTR, 0, path_mtu, (enum vb_mtu)6);
