@@ -17,12 +17,25 @@
 #include "core/limits.h"
 #include "core/nic.h"
 #include "core/qp.h"
+#include "core/room.h"
 
-struct vb_cq *vb_cq_create(struct vb_nic *nic, uint32_t entries, void *user)
+static bool is_size(uint32_t entries)
+{
+	return entries && entries <= VB_MAX_CQE;
+}
+
+size_t vb_cq_room(uint32_t entries)
+{
+	if (!is_size(entries))
+		return 0;
+	return vb_room_bytes((size_t)vb_ring_mask(entries) + 1, sizeof(struct vb_cqe));
+}
+
+struct vb_cq *vb_cq_create_in(struct vb_nic *nic, uint32_t entries, void *user, void *room)
 {
 	struct vb_cq *cq;
 
-	if (!entries || entries > VB_MAX_CQE) {
+	if (!is_size(entries)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -33,8 +46,9 @@ struct vb_cq *vb_cq_create(struct vb_nic *nic, uint32_t entries, void *user)
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		return NULL;
+	cq->given = room != NULL;
 	cq->mask = vb_ring_mask(entries);
-	cq->ring = calloc((size_t)cq->mask + 1, sizeof(*cq->ring));
+	cq->ring = vb_room_take(&room, (size_t)cq->mask + 1, sizeof(*cq->ring));
 	if (!cq->ring) {
 		free(cq);
 		errno = ENOMEM;
@@ -43,8 +57,20 @@ struct vb_cq *vb_cq_create(struct vb_nic *nic, uint32_t entries, void *user)
 	cq->nic = nic;
 	cq->user = user;
 	cq->capacity = entries;
+	vb_list_init(&cq->moderated);
 	nic->cq_count++;
 	return cq;
+}
+
+struct vb_cq *vb_cq_create(struct vb_nic *nic, uint32_t entries, void *user)
+{
+	return vb_cq_create_in(nic, entries, user, NULL);
+}
+
+static void free_ring(struct vb_cq *cq)
+{
+	if (!cq->given)
+		free(cq->ring);
 }
 
 int vb_cq_destroy(struct vb_cq *cq)
@@ -53,27 +79,30 @@ int vb_cq_destroy(struct vb_cq *cq)
 		return 0;
 	if (cq->users)
 		return -EBUSY;
+	vb_list_remove(&cq->moderated);
 	cq->nic->cq_count--;
-	free(cq->ring);
+	free_ring(cq);
 	free(cq);
 	return 0;
 }
 
-int vb_cq_resize(struct vb_cq *cq, uint32_t entries)
+int vb_cq_resize_in(struct vb_cq *cq, uint32_t entries, void *room)
 {
 	uint32_t count = vb_cq_count(cq);
 	uint32_t mask = vb_ring_mask(entries);
+	bool given = room != NULL;
 	struct vb_cqe *ring;
 
-	if (!entries || entries > VB_MAX_CQE || entries < count)
+	if (!is_size(entries) || entries < count)
 		return -EINVAL;
-	ring = calloc((size_t)mask + 1, sizeof(*ring));
+	ring = vb_room_take(&room, (size_t)mask + 1, sizeof(*ring));
 	if (!ring)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < count; i++)
 		ring[i] = cq->ring[(cq->tail + i) & cq->mask];
-	free(cq->ring);
+	free_ring(cq);
 	cq->ring = ring;
+	cq->given = given;
 	cq->mask = mask;
 	cq->capacity = entries;
 	cq->tail = 0;
@@ -81,18 +110,32 @@ int vb_cq_resize(struct vb_cq *cq, uint32_t entries)
 	return 0;
 }
 
+int vb_cq_resize(struct vb_cq *cq, uint32_t entries)
+{
+	return vb_cq_resize_in(cq, entries, NULL);
+}
+
+/* The slots of the send queue up to the completed request are free. */
+static void give_slots_back(const struct vb_cqe *cqe)
+{
+	if (cqe->is_send && cqe->qp)
+		__atomic_store_n(&cqe->qp->sq_free, cqe->sq_slots_until, __ATOMIC_RELEASE);
+}
+
 int vb_cq_poll(struct vb_cq *cq, struct vb_cqe *out, int n)
 {
+	const uint32_t head = __atomic_load_n(&cq->head, __ATOMIC_ACQUIRE);
+	uint32_t tail = cq->tail;
 	int taken = 0;
 
-	while (taken < n && cq->tail != cq->head) {
-		const struct vb_cqe *cqe = &cq->ring[cq->tail & cq->mask];
+	while (taken < n && tail != head) {
+		const struct vb_cqe *cqe = &cq->ring[tail & cq->mask];
 
-		if (cqe->is_send && cqe->qp)
-			cqe->qp->sq_free = cqe->sq_slots_until;
+		give_slots_back(cqe);
 		out[taken++] = *cqe;
-		cq->tail++;
+		tail++;
 	}
+	__atomic_store_n(&cq->tail, tail, __ATOMIC_RELEASE);
 	return taken;
 }
 
@@ -124,6 +167,34 @@ static void overrun(struct vb_cq *cq, struct vb_qp *qp)
 		};
 }
 
+static void raise_event(struct vb_cq *cq)
+{
+	cq->arm = VB_CQ_NOT_ARMED;
+	cq->held_back = 0;
+	vb_list_remove(&cq->moderated);
+	cq->nic->ops.cq_event(cq->nic->env, cq);
+}
+
+/* One that waits longer does so until the earliest of all is due: see vb_cq_run_moderated. */
+static void hold_back(struct vb_cq *cq)
+{
+	struct vb_nic *nic = cq->nic;
+
+	if (!cq->event_period_ns || vb_list_is_linked(&cq->moderated))
+		return;
+	cq->event_due_ns = nic->now_ns + cq->event_period_ns;
+	if (vb_list_is_empty(&nic->moderated) || cq->event_due_ns < nic->moderated_due_ns)
+		nic->moderated_due_ns = cq->event_due_ns;
+	vb_list_append(&nic->moderated, &cq->moderated);
+}
+
+static bool has_enough(const struct vb_cq *cq)
+{
+	if (cq->event_count)
+		return cq->held_back >= cq->event_count;
+	return !cq->event_period_ns;
+}
+
 static void notify(struct vb_cq *cq, const struct vb_cqe *cqe)
 {
 	bool wanted = false;
@@ -140,14 +211,51 @@ static void notify(struct vb_cq *cq, const struct vb_cqe *cqe)
 	}
 	if (!wanted)
 		return;
-	cq->arm = VB_CQ_NOT_ARMED;
-	cq->nic->ops.cq_event(cq->nic->env, cq);
+	cq->held_back++;
+	if (has_enough(cq))
+		raise_event(cq);
+	else
+		hold_back(cq);
+}
+
+void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns)
+{
+	cq->event_count = count;
+	cq->event_period_ns = period_ns;
+	vb_list_remove(&cq->moderated);
+	if (!cq->held_back)
+		return;
+	if (has_enough(cq))
+		raise_event(cq);
+	else
+		hold_back(cq);
+}
+
+void vb_cq_run_moderated(struct vb_nic *nic, uint64_t now_ns)
+{
+	uint64_t next_ns = VB_NEVER;
+	struct vb_list *link, *tmp;
+
+	vb_list_for_each(link, tmp, &nic->moderated)
+	{
+		struct vb_cq *cq = vb_list_entry(link, struct vb_cq, moderated);
+
+		if (cq->event_due_ns <= now_ns)
+			raise_event(cq);
+		else
+			next_ns = VB_MIN(next_ns, cq->event_due_ns);
+	}
+	nic->moderated_due_ns = next_ns;
 }
 
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, const struct vb_reason *reason)
 {
 	struct vb_cqe *slot;
 
+	if (cq->overwrites && vb_cq_count(cq) >= cq->capacity) {
+		give_slots_back(&cq->ring[cq->tail & cq->mask]);
+		cq->tail++;
+	}
 	if (cq->overrun || vb_cq_count(cq) >= cq->capacity) {
 		overrun(cq, cqe->qp);
 		return;
@@ -163,8 +271,8 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, const struct vb_reas
 		if (reason->check != VB_CHECK_NONE && reason->check != VB_CHECK_FLUSHED)
 			cq->last_reason = *reason;
 	}
-	cq->head++;
-	notify(cq, slot);
+	__atomic_store_n(&cq->head, cq->head + 1, __ATOMIC_RELEASE);
+	notify(cq, cqe);
 }
 
 void vb_cq_forget_qp(struct vb_cq *cq, const struct vb_qp *qp)

@@ -5,6 +5,13 @@
  * A ring of completions. Who polls a completion of the send queue gives the queue's slots back up
  * to that request: the entry names its QP and how far. A CQ that is full when something completes
  * is in error from then on (IBV_EVENT_CQ_ERR), and so are the QPs that complete into it.
+ *
+ * A CQ that one thread alone uses (single) may be polled while another drives the NIC: the ring has
+ * one reader, who moves tail, and one writer, who moves head. Everything else that is done to the
+ * CQ, and ending or resetting a QP that completes into it, is that thread's too.
+ *
+ * Moderation: armed, it raises its event for the count-th completion from then on, or count or none
+ * being there when the period since the first is over.
  */
 #ifndef VB_CORE_CQ_H
 #define VB_CORE_CQ_H
@@ -12,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/list.h"
 #include "core/reason.h"
 
 struct vb_nic;
@@ -102,9 +110,17 @@ struct vb_cq {
 	uint32_t mask;	     /* ring size - 1, a power of two >= capacity */
 	uint32_t head, tail; /* free running; head: next to write, tail: next to poll */
 	struct vb_cqe *ring;
+	bool given;	 /* the ring lies in memory that is not ours to free */
+	bool single;	 /* polled by one thread, perhaps beside the NIC */
+	bool overwrites; /* when full, the oldest completion gives way, and nobody is told */
 	enum vb_cq_arm arm;
 	bool overrun;
-	uint32_t users; /* QPs, and SRQs of XRC, that complete into it */
+	uint32_t event_count;	  /* completions that make an event; 0: the period alone */
+	uint64_t event_period_ns; /* 0: the count alone */
+	uint32_t held_back;	  /* completions since it was armed that wait for more */
+	uint64_t event_due_ns;	  /* while it is in nic->moderated */
+	struct vb_list moderated; /* in nic->moderated */
+	uint32_t users;		  /* QPs, and SRQs of XRC, that complete into it */
 	struct vb_reason
 		last_reason; /* of the latest completion that failed for a cause of its own */
 };
@@ -113,18 +129,31 @@ struct vb_cq {
  * ENOMEM. */
 struct vb_cq *vb_cq_create(struct vb_nic *nic, uint32_t entries, void *user);
 
+/* vb_cq_create_in - the same, in room (room.h) of vb_cq_room bytes; NULL: on the heap. */
+struct vb_cq *vb_cq_create_in(struct vb_nic *nic, uint32_t entries, void *user, void *room);
+/* vb_cq_room - 0 for what vb_cq_create refuses. */
+size_t vb_cq_room(uint32_t entries);
+
 /* vb_cq_destroy - 0, or -EBUSY while a QP uses it. NULL is accepted. */
 int vb_cq_destroy(struct vb_cq *cq);
 
 /* vb_cq_resize - keeps what is inside. -EINVAL when more than entries are inside or over the limit.
  */
 int vb_cq_resize(struct vb_cq *cq, uint32_t entries);
+/* vb_cq_resize_in - the same, in room of vb_cq_room bytes; the room before is free after it. */
+int vb_cq_resize_in(struct vb_cq *cq, uint32_t entries, void *room);
 
 /* vb_cq_poll - takes up to n completions in order and gives their send queue slots back. */
 int vb_cq_poll(struct vb_cq *cq, struct vb_cqe *out, int n);
 
 /* vb_cq_arm - ibv_req_notify_cq(3): the event is for a completion added from now on. */
 void vb_cq_arm(struct vb_cq *cq, bool solicited_only);
+
+/* vb_cq_moderate - ibv_modify_cq(3). 0 and 0, or a count of 1: each completion makes an event. */
+void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns);
+
+/* vb_cq_run_moderated - raises the events whose period is over; for vb_nic_run. */
+void vb_cq_run_moderated(struct vb_nic *nic, uint64_t now_ns);
 
 /* vb_cq_push - adds a completion; for the core's own use. reason may be NULL for success. */
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, const struct vb_reason *reason);
@@ -134,7 +163,8 @@ void vb_cq_forget_qp(struct vb_cq *cq, const struct vb_qp *qp);
 
 static inline uint32_t vb_cq_count(const struct vb_cq *cq)
 {
-	return cq->head - cq->tail;
+	return __atomic_load_n(&cq->head, __ATOMIC_ACQUIRE) -
+	       __atomic_load_n(&cq->tail, __ATOMIC_ACQUIRE);
 }
 
 #endif

@@ -29,6 +29,8 @@ struct vb_nic *vb_nic_create(const struct vb_nic_ops *ops, void *env,
 	vb_list_init(&nic->groups);
 	vb_list_init(&nic->ready);
 	vb_list_init(&nic->blocked);
+	vb_list_init(&nic->moderated);
+	nic->moderated_due_ns = VB_NEVER;
 	nic->qps = calloc(1u << VB_MAX_QP_BITS, sizeof(nic->qps[0]));
 	nic->mrs = calloc(1u << VB_MAX_MR_BITS, sizeof(nic->mrs[0]));
 	nic->rested = calloc(VB_QPN_REST, sizeof(nic->rested[0]));
@@ -279,6 +281,8 @@ bool vb_nic_run(struct vb_nic *nic, uint64_t now_ns)
 
 	nic->now_ns = now_ns;
 	if (vb_nic_deadline(nic) <= now_ns) {
+		if (nic->moderated_due_ns <= now_ns)
+			vb_cq_run_moderated(nic, now_ns);
 		expire_timers(nic, now_ns);
 		last = nic->ready.prev;
 		was_last = vb_list_is_empty(&nic->ready);
@@ -297,5 +301,5 @@ uint64_t vb_nic_deadline(const struct vb_nic *nic)
 {
 	const struct vb_heap_item *first = vb_heap_first(&nic->timers);
 
-	return first ? first->key : VB_NEVER;
+	return VB_MIN(first ? first->key : VB_NEVER, nic->moderated_due_ns);
 }

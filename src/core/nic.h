@@ -144,10 +144,12 @@ struct vb_nic {
 
 	struct vb_list groups; /* multicast, mcast.c */
 	uint32_t group_count;
-	struct vb_list ready;	 /* QPs that may have something to send */
-	struct vb_list blocked;	 /* QPs whose carrier had no room */
-	uint64_t paced_until_ns; /* UC and UD: when what was sent so far is taken as arrived */
-	struct vb_heap timers;	 /* of QPs; room for all that exist */
+	struct vb_list ready;	   /* QPs that may have something to send */
+	struct vb_list blocked;	   /* QPs whose carrier had no room */
+	uint64_t paced_until_ns;   /* UC and UD: when what was sent so far is taken as arrived */
+	struct vb_heap timers;	   /* of QPs; room for all that exist */
+	struct vb_list moderated;  /* CQs that hold an event back, cq.c */
+	uint64_t moderated_due_ns; /* not later than the first of them is due */
 };
 
 /* vb_nic_create - NULL with errno ENOMEM. ops and config are copied. */

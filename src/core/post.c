@@ -196,7 +196,7 @@ int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr)
 		return -EINVAL;
 	if (wr->opcode == VB_WR_FLUSH)
 		length = wr->flush.length;
-	if (qp->sq_head - qp->sq_free >= qp->cap.max_send_wr)
+	if (qp->sq_head - vb_qp_sq_free(qp) >= qp->cap.max_send_wr)
 		return -ENOMEM;
 	fill_wqe(qp, vb_qp_wqe(qp, qp->sq_head), wr, length);
 	qp->sq_head++;

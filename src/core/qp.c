@@ -13,6 +13,7 @@
 #include "base/psn.h"
 #include "base/ring.h"
 #include "core/nic.h"
+#include "core/room.h"
 #include "core/transport.h"
 
 /* What an idle RC QP costs beside its queues; the promise is 8 KiB, the path's carrier has its
@@ -93,10 +94,10 @@ static struct vb_qp_cap choose_cap(const struct vb_qp_init *init)
 }
 
 /* What the send queue must have room for. */
-static struct vb_qp_cap send_room(const struct vb_qp *qp)
+static struct vb_qp_cap send_room(const struct vb_srq *srq, const struct vb_qp_cap *cap)
 {
-	if (!qp->srq || !qp->srq->tm)
-		return qp->cap;
+	if (!srq || !srq->tm)
+		return *cap;
 	return (struct vb_qp_cap){
 		.max_send_wr = VB_TM_SENDS,
 		.max_send_sge = VB_MAX_TM_SGE,
@@ -104,18 +105,36 @@ static struct vb_qp_cap send_room(const struct vb_qp *qp)
 	};
 }
 
-static int alloc_send_queue(struct vb_qp *qp)
+size_t vb_qp_room(const struct vb_qp_init *init)
 {
-	const struct vb_qp_cap room = send_room(qp), *cap = &room;
+	struct vb_qp_cap cap, sends;
+	size_t places;
+
+	if (!init_is_valid(init))
+		return 0;
+	cap = choose_cap(init);
+	sends = send_room(init->srq, &cap);
+	if (!sends.max_send_wr) /* XRC_RECV */
+		return 0;
+	places = (size_t)vb_ring_mask(sends.max_send_wr) + 1;
+	return vb_room_bytes(places, sizeof(struct vb_send_wqe)) +
+	       vb_room_bytes(places * sends.max_send_sge, sizeof(struct vb_sge)) +
+	       vb_room_bytes(places, sends.max_inline_data) +
+	       vb_rq_room(cap.max_recv_wr, cap.max_recv_sge);
+}
+
+static int alloc_send_queue(struct vb_qp *qp, void **room)
+{
+	const struct vb_qp_cap sends = send_room(qp->srq, &qp->cap), *cap = &sends;
 	size_t places;
 
 	if (!cap->max_send_wr) /* XRC_RECV */
 		return 0;
 	qp->sq_mask = vb_ring_mask(cap->max_send_wr);
 	places = (size_t)qp->sq_mask + 1;
-	qp->sq = calloc(places, sizeof(*qp->sq));
-	qp->sq_sges = calloc(places * cap->max_send_sge, sizeof(*qp->sq_sges));
-	qp->sq_inline = calloc(places, cap->max_inline_data);
+	qp->sq = vb_room_take(room, places, sizeof(*qp->sq));
+	qp->sq_sges = vb_room_take(room, places * cap->max_send_sge, sizeof(*qp->sq_sges));
+	qp->sq_inline = vb_room_take(room, places, cap->max_inline_data);
 	if (!qp->sq || !qp->sq_sges || !qp->sq_inline)
 		return -ENOMEM;
 	for (size_t i = 0; i < places; i++) {
@@ -125,7 +144,7 @@ static int alloc_send_queue(struct vb_qp *qp)
 	return 0;
 }
 
-static int alloc_receive_queue(struct vb_qp *qp)
+static int alloc_receive_queue(struct vb_qp *qp, void *room)
 {
 	uint32_t sges = VB_MAX(qp->srq ? qp->srq->rq.max_sge : qp->cap.max_recv_sge, 1u);
 
@@ -137,16 +156,18 @@ static int alloc_receive_queue(struct vb_qp *qp)
 	if (!qp->recv_sges)
 		return -ENOMEM;
 	qp->resp.recv.sges = qp->recv_sges;
-	return vb_rq_init(&qp->rq, qp->cap.max_recv_wr, qp->cap.max_recv_sge);
+	return vb_rq_init_in(&qp->rq, qp->cap.max_recv_wr, qp->cap.max_recv_sge, room);
 }
 
 static void free_qp(struct vb_qp *qp)
 {
 	vb_rq_finish(&qp->rq);
 	free(qp->recv_sges);
-	free(qp->sq_inline);
-	free(qp->sq_sges);
-	free(qp->sq);
+	if (!qp->given) {
+		free(qp->sq_inline);
+		free(qp->sq_sges);
+		free(qp->sq);
+	}
 	free(qp);
 }
 
@@ -166,6 +187,7 @@ static void count_users(struct vb_qp *qp, int by)
 
 struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init)
 {
+	void *room = init->room;
 	struct vb_qp *qp;
 
 	if (!surroundings_are_valid(pd, init) || !init_is_valid(init)) {
@@ -187,8 +209,9 @@ struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init)
 	vb_list_init(&qp->xrc_link);
 	qp->sq_sig_all = init->sq_sig_all;
 	vb_list_init(&qp->windows);
+	qp->given = room != NULL;
 	qp->cap = choose_cap(init);
-	if (alloc_send_queue(qp) < 0 || alloc_receive_queue(qp) < 0 ||
+	if (alloc_send_queue(qp, &room) < 0 || alloc_receive_queue(qp, room) < 0 ||
 	    vb_nic_add_qp(qp->nic, qp) < 0) {
 		free_qp(qp);
 		errno = ENOMEM;
@@ -258,12 +281,12 @@ static void check_places(const struct vb_qp *qp)
 
 static void check_queues(const struct vb_qp *qp)
 {
-	uint32_t used = qp->sq_head - qp->sq_free;
+	uint32_t used = qp->sq_head - vb_qp_sq_free(qp);
 
 	/* sq_free <= sq_una <= sq_next <= sq_head, and no more than was promised between the ends.
 	 */
-	VB_ASSERT(used <= send_room(qp).max_send_wr);
-	VB_ASSERT(qp->sq_una - qp->sq_free <= used);
+	VB_ASSERT(used <= send_room(qp->srq, &qp->cap).max_send_wr);
+	VB_ASSERT(qp->sq_una - vb_qp_sq_free(qp) <= used);
 	VB_ASSERT(qp->sq_next - qp->sq_una <= qp->sq_head - qp->sq_una);
 	VB_ASSERT(qp->sq_head - qp->sq_una <= used);
 	VB_ASSERT(vb_rq_count(&qp->rq) <= qp->rq.max_wr);

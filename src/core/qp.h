@@ -282,6 +282,7 @@ struct vb_qp {
 	struct vb_send_wqe *sq;
 	struct vb_sge *sq_sges;
 	uint8_t *sq_inline;
+	bool given;	 /* the queues lie in memory that is not ours to free */
 	struct vb_rq rq; /* own receive queue; empty with an SRQ */
 	struct vb_sge
 		*recv_sges; /* for resp.recv: as many as a request of the RQ or SRQ may have */
@@ -306,8 +307,11 @@ struct vb_qp_init {
 	struct vb_qp_cap cap;
 	bool sq_sig_all;
 	void *user;
+	void *room; /* for its queues (room.h), vb_qp_room bytes; NULL: the heap */
 };
 
+/* vb_qp_room - 0 for what vb_qp_create refuses. */
+size_t vb_qp_room(const struct vb_qp_init *init);
 /* vb_qp_create - a QP in RESET; init->cap returns what was given (never less than asked). NULL with
  * errno EINVAL: a cap over the NIC's limits, a missing CQ, an SRQ on UC. With an SRQ, max_recv_wr
  * and max_recv_sge are ignored. XRC_SEND receives nothing and needs no receive CQ; XRC_RECV has an
@@ -375,6 +379,13 @@ static inline bool vb_wr_is_answered(uint8_t opcode)
 	return opcode == VB_WR_RDMA_READ || opcode == VB_WR_ATOMIC_CMP_AND_SWP ||
 	       opcode == VB_WR_ATOMIC_FETCH_AND_ADD || opcode == VB_WR_FLUSH ||
 	       opcode == VB_WR_ATOMIC_WRITE;
+}
+
+/* vb_qp_sq_free - a poller may be moving it meanwhile (cq.h): only forward, and to sq_una at most.
+ */
+static inline uint32_t vb_qp_sq_free(const struct vb_qp *qp)
+{
+	return __atomic_load_n(&qp->sq_free, __ATOMIC_ACQUIRE);
 }
 
 static inline struct vb_send_wqe *vb_qp_wqe(const struct vb_qp *qp, uint32_t counter)

@@ -13,19 +13,38 @@
 #include "base/ring.h"
 #include "core/nic.h"
 #include "core/qp.h"
+#include "core/room.h"
 #include "core/tm.h"
 #include "core/xrc.h"
 
-int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
+static size_t sge_count(size_t places, uint32_t max_sge)
+{
+	return places * VB_MAX(max_sge, 1u);
+}
+
+size_t vb_rq_room(uint32_t max_wr, uint32_t max_sge)
+{
+	size_t places = (size_t)vb_ring_mask(max_wr) + 1;
+
+	if (!max_wr)
+		return 0;
+	return vb_room_bytes(places, sizeof(struct vb_recv_wqe)) +
+	       vb_room_bytes(sge_count(places, max_sge), sizeof(struct vb_sge));
+}
+
+int vb_rq_init_in(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge, void *room)
 {
 	size_t places;
 
-	*rq = (struct vb_rq){.max_wr = max_wr, .max_sge = max_sge, .mask = vb_ring_mask(max_wr)};
+	*rq = (struct vb_rq){.max_wr = max_wr,
+			     .max_sge = max_sge,
+			     .mask = vb_ring_mask(max_wr),
+			     .given = room != NULL};
 	if (!max_wr)
 		return 0;
 	places = (size_t)rq->mask + 1;
-	rq->ring = calloc(places, sizeof(*rq->ring));
-	rq->sges = calloc(places * VB_MAX(max_sge, 1u), sizeof(*rq->sges));
+	rq->ring = vb_room_take(&room, places, sizeof(*rq->ring));
+	rq->sges = vb_room_take(&room, sge_count(places, max_sge), sizeof(*rq->sges));
 	if (!rq->ring || !rq->sges) {
 		vb_rq_finish(rq);
 		return -ENOMEM;
@@ -35,10 +54,17 @@ int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
 	return 0;
 }
 
+int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge)
+{
+	return vb_rq_init_in(rq, max_wr, max_sge, NULL);
+}
+
 void vb_rq_finish(struct vb_rq *rq)
 {
-	free(rq->ring);
-	free(rq->sges);
+	if (!rq->given) {
+		free(rq->ring);
+		free(rq->sges);
+	}
 	*rq = (struct vb_rq){0};
 }
 
@@ -91,8 +117,21 @@ bool vb_rq_take(struct vb_rq *rq, struct vb_recv_wqe *out)
 
 /* --- shared receive queues --------------------------------------------------------------- */
 
+size_t vb_srq_room(uint32_t max_wr, uint32_t max_sge)
+{
+	max_wr = VB_MAX(max_wr, 1u);
+	max_sge = VB_MAX(max_sge, 1u);
+	return max_wr > VB_MAX_SRQ_WR || max_sge > VB_MAX_SRQ_SGE ? 0 : vb_rq_room(max_wr, max_sge);
+}
+
 struct vb_srq *vb_srq_create(struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge, uint32_t limit,
 			     void *user)
+{
+	return vb_srq_create_in(pd, max_wr, max_sge, limit, user, NULL);
+}
+
+struct vb_srq *vb_srq_create_in(struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge, uint32_t limit,
+				void *user, void *room)
 {
 	struct vb_nic *nic = pd->nic;
 	struct vb_srq *srq;
@@ -110,7 +149,7 @@ struct vb_srq *vb_srq_create(struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge
 	srq = calloc(1, sizeof(*srq));
 	if (!srq)
 		return NULL;
-	if (vb_rq_init(&srq->rq, max_wr, max_sge) < 0) {
+	if (vb_rq_init_in(&srq->rq, max_wr, max_sge, room) < 0) {
 		free(srq);
 		errno = ENOMEM;
 		return NULL;
@@ -155,13 +194,18 @@ int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit)
 
 int vb_srq_resize(struct vb_srq *srq, uint32_t max_wr)
 {
+	return vb_srq_resize_in(srq, max_wr, NULL);
+}
+
+int vb_srq_resize_in(struct vb_srq *srq, uint32_t max_wr, void *room)
+{
 	struct vb_rq *old = &srq->rq;
 	uint32_t count = vb_rq_count(old);
 	struct vb_rq new;
 
 	if (!max_wr || max_wr > VB_MAX_SRQ_WR || max_wr < count || max_wr < srq->limit)
 		return -EINVAL;
-	if (vb_rq_init(&new, max_wr, old->max_sge) < 0)
+	if (vb_rq_init_in(&new, max_wr, old->max_sge, room) < 0)
 		return -ENOMEM;
 	while (vb_rq_take(old, &new.ring[new.head]))
 		new.head++;

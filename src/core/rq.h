@@ -48,6 +48,7 @@ struct vb_rq {
 	uint32_t head, tail; /* free running */
 	struct vb_recv_wqe *ring;
 	struct vb_sge *sges; /* max_sge for each place in the ring */
+	bool given;	     /* in memory that is not ours to free */
 };
 
 struct vb_srq {
@@ -65,6 +66,9 @@ struct vb_srq {
 };
 
 int vb_rq_init(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge) VB_MUST_USE;
+/* vb_rq_init_in - the same, in room (room.h) of vb_rq_room bytes; NULL: on the heap. */
+int vb_rq_init_in(struct vb_rq *rq, uint32_t max_wr, uint32_t max_sge, void *room) VB_MUST_USE;
+size_t vb_rq_room(uint32_t max_wr, uint32_t max_sge);
 void vb_rq_finish(struct vb_rq *rq);
 void vb_rq_reset(struct vb_rq *rq);
 
@@ -84,6 +88,10 @@ static inline uint32_t vb_rq_count(const struct vb_rq *rq)
 /* vb_srq_create - NULL with errno EINVAL (a limit exceeded), ENOMEM. */
 struct vb_srq *vb_srq_create(struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge, uint32_t limit,
 			     void *user);
+/* vb_srq_create_in - the same, in room of vb_srq_room bytes; NULL: on the heap. */
+struct vb_srq *vb_srq_create_in(struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge, uint32_t limit,
+				void *user, void *room);
+size_t vb_srq_room(uint32_t max_wr, uint32_t max_sge);
 /* vb_srq_destroy - 0 or -EBUSY while a QP uses it. */
 int vb_srq_destroy(struct vb_srq *srq);
 int vb_srq_post(struct vb_srq *srq, const struct vb_recv_wr *wr);
@@ -91,5 +99,7 @@ int vb_srq_post(struct vb_srq *srq, const struct vb_recv_wr *wr);
 int vb_srq_set_limit(struct vb_srq *srq, uint32_t limit);
 /* vb_srq_resize - -EINVAL when fewer than are posted or over the limits. */
 int vb_srq_resize(struct vb_srq *srq, uint32_t max_wr);
+/* vb_srq_resize_in - the same, in room of vb_srq_room bytes; the room before is free after it. */
+int vb_srq_resize_in(struct vb_srq *srq, uint32_t max_wr, void *room);
 
 #endif

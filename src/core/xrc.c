@@ -58,6 +58,12 @@ static void choose_number(struct vb_nic *nic, struct vb_srq *srq)
 struct vb_srq *vb_xrc_srq_create(struct vb_pd *pd, struct vb_xrcd *xrcd, struct vb_cq *cq,
 				 uint32_t max_wr, uint32_t max_sge, void *user)
 {
+	return vb_xrc_srq_create_in(pd, xrcd, cq, max_wr, max_sge, user, NULL);
+}
+
+struct vb_srq *vb_xrc_srq_create_in(struct vb_pd *pd, struct vb_xrcd *xrcd, struct vb_cq *cq,
+				    uint32_t max_wr, uint32_t max_sge, void *user, void *room)
+{
 	struct vb_nic *nic = pd->nic;
 	struct vb_srq *srq;
 
@@ -69,7 +75,7 @@ struct vb_srq *vb_xrc_srq_create(struct vb_pd *pd, struct vb_xrcd *xrcd, struct 
 		errno = ENOMEM;
 		return NULL;
 	}
-	srq = vb_srq_create(pd, max_wr, max_sge, 0, user);
+	srq = vb_srq_create_in(pd, max_wr, max_sge, 0, user, room);
 	if (!srq)
 		return NULL;
 	srq->xrcd = xrcd;

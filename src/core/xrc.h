@@ -43,6 +43,9 @@ int vb_xrcd_destroy(struct vb_xrcd *xrcd);
  * NULL with errno EINVAL (a limit exceeded, another NIC's object), ENOMEM. */
 struct vb_srq *vb_xrc_srq_create(struct vb_pd *pd, struct vb_xrcd *xrcd, struct vb_cq *cq,
 				 uint32_t max_wr, uint32_t max_sge, void *user);
+/* vb_xrc_srq_create_in - the same, in room as of vb_srq_create_in. */
+struct vb_srq *vb_xrc_srq_create_in(struct vb_pd *pd, struct vb_xrcd *xrcd, struct vb_cq *cq,
+				    uint32_t max_wr, uint32_t max_sge, void *user, void *room);
 
 /* Between the core's files */
 /* vb_xrc_find_srq - the SRQ of that number, when it is in the domain; NULL. */

@@ -129,6 +129,25 @@ static inline bool vb_engine_lock(struct vb_engine *engine)
 	return false;
 }
 
+/* vb_engine_try - the same, but false at once where another thread is inside. */
+static inline bool vb_engine_try(struct vb_engine *engine)
+{
+	int state;
+
+	if (atomic_load_explicit(&engine->life, memory_order_relaxed) != VB_ALIVE)
+		return false;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	if (!vb_lock_try(&engine->lock)) {
+		pthread_setcancelstate(state, NULL);
+		return false;
+	}
+	engine->cancel_state = state;
+	if (atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_ALIVE)
+		return true;
+	vb_engine_unlock(engine);
+	return false;
+}
+
 /* vb_engine_refresh - inside: tells the NIC the time. */
 static inline void vb_engine_refresh(struct vb_engine *engine)
 {

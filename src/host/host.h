@@ -92,7 +92,8 @@ VB_SHARED void vb_engine_pump(struct vb_engine *engine);
  * the background thread takes over at once. */
 VB_SHARED void vb_engine_wake_thread(struct vb_engine *engine);
 
-/* vb_engine_poll_cq - enter, pump as needed, poll, leave. Returns completions, 0, or -errno. */
+/* vb_engine_poll_cq - enter, pump as needed, poll, leave. Returns completions, 0, or -errno. Of a CQ
+ * that is single (core/cq.h), what is there is taken without entering, and nobody is waited for. */
 int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n);
 
 /* vb_engine_reg_mr - checks that the pages exist with the rights (-EFAULT), registers and

@@ -173,29 +173,69 @@ static bool poll_carriers(struct vb_engine *engine)
 	return true;
 }
 
-int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
+static void count_poll(struct vb_engine *engine)
 {
-	bool yield = false;
-	int got;
-
-	if (!vb_engine_lock(engine))
-		return atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_AT_EXIT
-			       ? 0
-			       : -EIO;
 	atomic_store_explicit(&engine->polls,
 			      atomic_load_explicit(&engine->polls, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
-	got = vb_cq_poll(cq, out, n);
-	if (got == 0) {
-		if (poll_carriers(engine)) {
-			got = vb_cq_poll(cq, out, n);
-			vb_thread_notice(engine);
-		} else {
-			yield = should_yield(engine);
-		}
+}
+
+/* What a poll finds when it may not go in. */
+static int not_alive(const struct vb_engine *engine)
+{
+	switch ((enum vb_life)atomic_load_explicit(&engine->life, memory_order_relaxed)) {
+	case VB_ALIVE: /* another thread is inside, and moves on what this one waits for */
+	case VB_AT_EXIT:
+		return 0;
+	case VB_IN_CHILD:
+		break;
+	}
+	return -EIO;
+}
+
+/* Inside, after a look into the CQ in vain; gives the lock back. */
+static int pump_and_poll(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
+{
+	bool yield = false;
+	int got = 0;
+
+	if (poll_carriers(engine)) {
+		got = vb_cq_poll(cq, out, n);
+		vb_thread_notice(engine);
+	} else {
+		yield = should_yield(engine);
 	}
 	vb_engine_unlock(engine);
 	if (yield)
 		sched_yield();
+	return got;
+}
+
+static int poll_single(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
+{
+	int got;
+
+	count_poll(engine);
+	got = vb_cq_poll(cq, out, n);
+	if (got > 0)
+		return got;
+	return vb_engine_try(engine) ? pump_and_poll(engine, cq, out, n) : not_alive(engine);
+}
+
+int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
+{
+	int got;
+
+	if (atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_IN_CHILD)
+		return -EIO;
+	if (cq->single)
+		return poll_single(engine, cq, out, n);
+	if (!vb_engine_lock(engine))
+		return not_alive(engine);
+	count_poll(engine);
+	got = vb_cq_poll(cq, out, n);
+	if (got == 0)
+		return pump_and_poll(engine, cq, out, n);
+	vb_engine_unlock(engine);
 	return got;
 }

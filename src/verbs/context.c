@@ -85,6 +85,10 @@ static void fill_tables(struct verbs_context *verbs)
 	vb_face_xrc_tables(verbs);
 	verbs->alloc_null_mr = vb_face_alloc_null_mr;
 	verbs->advise_mr = vb_face_advise_mr;
+	verbs->alloc_td = vb_face_alloc_td;
+	verbs->dealloc_td = vb_face_dealloc_td;
+	verbs->alloc_parent_domain = vb_face_alloc_parent_domain;
+	verbs->modify_cq = vb_face_modify_cq;
 }
 
 static struct vb_face_context *make_context(struct ibv_device *device)
@@ -178,6 +182,8 @@ static void close_objects(struct vb_face_context *context)
 	if (vb_face_enter(engine)) {
 		vb_list_for_each(l, t, &objects[VB_FACE_XRCD])
 			vb_face_xrcd_close(vb_list_entry(l, struct vb_face_xrcd, object.link));
+		vb_list_for_each(l, t, &objects[VB_FACE_PARENT])
+			vb_face_parent_close(vb_list_entry(l, struct vb_face_pd, object.link));
 		vb_list_for_each(l, t, &objects[VB_FACE_PD])
 			vb_face_pd_close(vb_list_entry(l, struct vb_face_pd, object.link));
 		vb_engine_leave(engine);

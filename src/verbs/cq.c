@@ -65,13 +65,36 @@ static void init_shell(struct vb_face_cq *cq, struct ibv_context *context, void 
 
 static void free_shell(struct vb_face_cq *cq)
 {
+	vb_rings_free(&cq->rings);
 	pthread_mutex_destroy(&cq->ex.mutex);
 	pthread_cond_destroy(&cq->ex.cond);
 	free(cq);
 }
 
+/* 0 or -errno. */
+static int create_core(struct vb_face_cq *cq, struct vb_engine *engine, uint32_t entries,
+		       const struct vb_cq_options *options)
+{
+	int error = vb_rings_alloc(&cq->rings, options->parent, vb_cq_room(entries), VB_RINGS_CQ);
+
+	if (error)
+		return error;
+	if (!vb_face_enter(engine))
+		return -EIO;
+	cq->core = vb_cq_create_in(vb_engine_nic(engine), entries, cq, cq->rings.memory);
+	error = cq->core ? 0 : -errno;
+	if (cq->core) {
+		/* What overwrites moves the reader's end too: then nobody may read beside it. */
+		cq->core->single = options->single && !options->overwrites;
+		cq->core->overwrites = options->overwrites;
+	}
+	vb_engine_leave(engine);
+	return error;
+}
+
 struct vb_face_cq *vb_face_cq_create(struct ibv_context *context, uint32_t entries, void *user,
-				     struct ibv_comp_channel *channel, uint32_t vector)
+				     struct ibv_comp_channel *channel, uint32_t vector,
+				     const struct vb_cq_options *options)
 {
 	struct vb_engine *engine = vb_face_context(context)->engine;
 	struct vb_face_cq *cq;
@@ -87,17 +110,10 @@ struct vb_face_cq *vb_face_cq_create(struct ibv_context *context, uint32_t entri
 		return NULL;
 	}
 	init_shell(cq, context, user, channel);
-	if (!vb_face_enter(engine)) {
+	error = create_core(cq, engine, entries, options);
+	if (error) {
 		free_shell(cq);
-		errno = EIO;
-		return NULL;
-	}
-	cq->core = vb_cq_create(vb_engine_nic(engine), entries, cq);
-	error = errno;
-	vb_engine_leave(engine);
-	if (!cq->core) {
-		free_shell(cq);
-		errno = error;
+		errno = -error;
 		return NULL;
 	}
 	cq->engine = engine;
@@ -111,13 +127,15 @@ struct vb_face_cq *vb_face_cq_create(struct ibv_context *context, uint32_t entri
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 			     struct ibv_comp_channel *channel, int comp_vector)
 {
+	const struct vb_cq_options plain = {0};
 	struct vb_face_cq *cq;
 
 	if (cqe <= 0 || comp_vector < 0) {
 		errno = EINVAL;
 		return NULL;
 	}
-	cq = vb_face_cq_create(context, (uint32_t)cqe, cq_context, channel, (uint32_t)comp_vector);
+	cq = vb_face_cq_create(context, (uint32_t)cqe, cq_context, channel, (uint32_t)comp_vector,
+			       &plain);
 	return cq ? ibv_cq_ex_to_cq(&cq->ex) : NULL;
 }
 
@@ -175,16 +193,44 @@ int vb_face_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 {
 	struct vb_face_cq *cq = vb_face_cq(ibv);
+	struct vb_rings rings, unused;
 	int error;
 
 	if (cqe <= 0)
 		return EINVAL;
+	error = vb_rings_alloc(&rings, cq->rings.pd, vb_cq_room((uint32_t)cqe), VB_RINGS_CQ);
+	if (error)
+		return -error;
+	unused = rings;
+	if (!vb_face_enter(cq->engine)) {
+		error = -EIO;
+	} else {
+		error = vb_cq_resize_in(cq->core, (uint32_t)cqe, rings.memory);
+		if (!error) {
+			unused = cq->rings;
+			cq->rings = rings;
+		}
+		ibv->cqe = (int)cq->core->capacity;
+		vb_engine_leave(cq->engine);
+	}
+	vb_rings_free(&unused);
+	return -error;
+}
+
+/* The kernel's two refusals: of nothing, and of what it does not know. */
+int vb_face_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
+{
+	struct vb_face_cq *cq = vb_face_cq(ibv);
+
+	if (!attr->attr_mask)
+		return EINVAL;
+	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
+		return EOPNOTSUPP;
 	if (!vb_face_enter(cq->engine))
 		return EIO;
-	error = vb_cq_resize(cq->core, (uint32_t)cqe);
-	ibv->cqe = (int)cq->core->capacity;
+	vb_cq_moderate(cq->core, attr->moderate.cq_count, attr->moderate.cq_period * 1000ull);
 	vb_engine_leave(cq->engine);
-	return -error;
+	return 0;
 }
 
 /* The program still holds events of this CQ: it is to acknowledge them first (ibv_get_cq_event(3)).

@@ -14,7 +14,10 @@
 
 #define VB_WC_FLAGS                                                                                \
 	(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |                             \
-	 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_TM_INFO)
+	 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_TM_INFO |                  \
+	 IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_FLOW_TAG)
+
+#define VB_CREATE_FLAGS (IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN)
 
 static inline struct vb_cqe *current(struct ibv_cq_ex *ex)
 {
@@ -92,6 +95,16 @@ static uint8_t read_zero(struct ibv_cq_ex *ex)
 	return 0;
 }
 
+static uint16_t read_cvlan(struct ibv_cq_ex *ex)
+{
+	return 0;
+}
+
+static uint32_t read_flow_tag(struct ibv_cq_ex *ex)
+{
+	return 0;
+}
+
 /* Of a completion that tells of a match; zeros otherwise. */
 static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
 {
@@ -116,24 +129,40 @@ static uint64_t read_wallclock_ns(struct ibv_cq_ex *ex)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - age;
 }
 
+/* 0 or the errno. */
+static int read_options(struct ibv_context *context, const struct ibv_cq_init_attr_ex *attr,
+			struct vb_cq_options *options)
+{
+	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
+
+	if (attr->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) ||
+	    flags & ~(uint32_t)VB_CREATE_FLAGS)
+		return EINVAL;
+	if (attr->wc_flags & ~(uint64_t)VB_WC_FLAGS)
+		return EOPNOTSUPP;
+	options->single = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	options->overwrites = flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	if (!(attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD))
+		return 0;
+	if (!attr->parent_domain || !vb_face_pd(attr->parent_domain)->parent ||
+	    attr->parent_domain->context != context)
+		return EINVAL;
+	options->parent = attr->parent_domain;
+	options->single |= vb_face_is_single(vb_face_pd(attr->parent_domain));
+	return 0;
+}
+
 struct ibv_cq_ex *vb_face_create_cq_ex(struct ibv_context *context,
 				       struct ibv_cq_init_attr_ex *attr)
 {
-	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
+	struct vb_cq_options options = {0};
 	struct vb_face_cq *cq;
 
-	if (attr->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) {
-		errno = EINVAL;
+	errno = read_options(context, attr, &options);
+	if (errno)
 		return NULL;
-	}
-	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD && attr->parent_domain) ||
-	    flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED ||
-	    attr->wc_flags & ~(uint64_t)VB_WC_FLAGS) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
 	cq = vb_face_cq_create(context, attr->cqe, attr->cq_context, attr->channel,
-			       attr->comp_vector);
+			       attr->comp_vector, &options);
 	if (!cq)
 		return NULL;
 	cq->ex.start_poll = start_poll;
@@ -151,6 +180,8 @@ struct ibv_cq_ex *vb_face_create_cq_ex(struct ibv_context *context,
 	cq->ex.read_dlid_path_bits = read_zero;
 	cq->ex.read_completion_ts = read_completion_ts;
 	cq->ex.read_tm_info = read_tm_info;
+	cq->ex.read_cvlan = read_cvlan;
+	cq->ex.read_flow_tag = read_flow_tag;
 	cq->ex.read_completion_wallclock_ns = read_wallclock_ns;
 	return &cq->ex;
 }

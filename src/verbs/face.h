@@ -24,6 +24,7 @@
 
 #include <endian.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -61,6 +62,8 @@ enum vb_face_kind {
 	VB_FACE_MR,
 	VB_FACE_DM,
 	VB_FACE_XRCD,
+	VB_FACE_TD, /* has no core */
+	VB_FACE_PARENT,
 	VB_FACE_PD,
 	VB_FACE_KINDS,
 };
@@ -96,7 +99,23 @@ struct vb_face_pd {
 	struct vb_list siblings; /* the other shells of the same core */
 	struct vb_engine *engine;
 	struct vb_pd *core;
+	struct vb_parent *parent; /* of a parent domain, else NULL */
 };
+
+struct vb_face_td {
+	struct ibv_td ibv;
+	struct vb_face_object object;
+	atomic_uint users;
+};
+
+/* Memory for an object's rings, from a parent domain's allocator. */
+struct vb_rings {
+	struct ibv_pd *pd; /* the parent domain, which it keeps; NULL: no parent domain */
+	void *memory;	   /* NULL: the core's own */
+	uint64_t type;	   /* what the allocator was told */
+};
+
+enum vb_rings_type { VB_RINGS_QP, VB_RINGS_CQ, VB_RINGS_SRQ };
 
 /* What a region that is not the program's own memory keeps alive. */
 struct vb_mr_backing {
@@ -125,6 +144,7 @@ struct vb_face_cq {
 	struct vb_engine *engine;
 	struct vb_cq *core;
 	struct vb_cqe current; /* what the iterator of cq_ex.c stands on */
+	struct vb_rings rings;
 	struct vb_face_object object;
 	struct vb_event_source completion;
 	struct vb_async_source overrun;
@@ -134,6 +154,7 @@ struct vb_face_srq {
 	struct ibv_srq ibv;
 	struct vb_engine *engine;
 	struct vb_srq *core;
+	struct vb_rings rings;
 	struct vb_face_object object;
 	struct vb_async_source error, limit;
 	struct ibv_xrcd *xrcd; /* XRC, else NULL */
@@ -172,6 +193,7 @@ struct vb_face_qp {
 		void); /* ex's wr_flush in releases newer than the header we are built with */
 	struct vb_engine *engine;
 	struct vb_qp *core;
+	struct vb_rings rings;
 	struct vb_builder *builder; /* qp_ex.c; NULL for a QP made without send_ops_flags */
 	int sq_sig_all;
 	struct ibv_xrcd *xrcd; /* XRC_RECV */
@@ -248,6 +270,7 @@ void vb_face_mw_close(struct vb_list *link);  /* a window's place in its context
 void vb_face_mr_close(struct vb_face_mr *mr); /* outside the engine, the others inside */
 void vb_face_dm_close(struct vb_face_dm *dm); /* outside */
 void vb_face_xrcd_close(struct vb_face_xrcd *xrcd);
+void vb_face_parent_close(struct vb_face_pd *pd);
 void vb_face_pd_close(struct vb_face_pd *pd);
 
 /* vb_face_open - a context on a device, which takes over cmd_fd. family 0: a new one. NULL with
@@ -287,6 +310,22 @@ struct ibv_mr *vb_face_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t 
 /* vb_dm_unregister - a region over this memory is gone. */
 void vb_dm_unregister(struct vb_dm_memory *memory);
 
+/* --- parent.c ---------------------------------------------------------------------------- */
+struct ibv_td *vb_face_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int vb_face_dealloc_td(struct ibv_td *td);
+struct ibv_pd *vb_face_alloc_parent_domain(struct ibv_context *context,
+					   struct ibv_parent_domain_init_attr *attr);
+/* vb_face_dealloc_parent - 0, or EBUSY while an object's rings are its. */
+int vb_face_dealloc_parent(struct vb_face_pd *pd);
+/* vb_face_is_single - a thread domain promises that one thread uses the objects. */
+bool vb_face_is_single(const struct vb_face_pd *pd);
+/* vb_rings_alloc - asks pd's allocator for bytes, zeroed; outside the engine, since it is the
+ * program's code. 0 or -ENOMEM. Nothing to do for bytes 0, pd NULL or a plain one. */
+int vb_rings_alloc(struct vb_rings *rings, struct ibv_pd *pd, size_t bytes,
+		   enum vb_rings_type type);
+/* vb_rings_free - outside; once what lies in them is gone. */
+void vb_rings_free(struct vb_rings *rings);
+
 /* --- query.c ----------------------------------------------------------------------------- */
 int vb_face_query_device_ex(struct ibv_context *context,
 			    const struct ibv_query_device_ex_input *input,
@@ -309,8 +348,15 @@ int vb_face_open_beside(const char *path);
 /* --- cq.c, cq_ex.c ----------------------------------------------------------------------- */
 int vb_face_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int vb_face_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+struct vb_cq_options {
+	struct ibv_pd *parent; /* a parent domain, or NULL */
+	bool single;	       /* one thread uses it */
+	bool overwrites;       /* instead of an overrun */
+};
 struct vb_face_cq *vb_face_cq_create(struct ibv_context *context, uint32_t entries, void *user,
-				     struct ibv_comp_channel *channel, uint32_t vector);
+				     struct ibv_comp_channel *channel, uint32_t vector,
+				     const struct vb_cq_options *options);
+int vb_face_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 struct ibv_cq_ex *vb_face_create_cq_ex(struct ibv_context *context,
 				       struct ibv_cq_init_attr_ex *attr);
 

@@ -87,6 +87,8 @@ int ibv_dealloc_pd(struct ibv_pd *ibv)
 	struct vb_face_pd *pd = vb_face_pd(ibv);
 	int error = 0;
 
+	if (pd->parent)
+		return vb_face_dealloc_parent(pd);
 	if (vb_face_enter(pd->engine)) {
 		error = vb_pd_destroy(pd->core);
 		if (!error)

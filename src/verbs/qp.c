@@ -147,6 +147,7 @@ void vb_face_qp_shell_free(struct vb_face_qp *qp)
 {
 	vb_face_xrcd_use(qp->xrcd, -1);
 	vb_builder_destroy(qp->builder);
+	vb_rings_free(&qp->rings);
 	pthread_mutex_destroy(&qp->ex.qp_base.mutex);
 	pthread_cond_destroy(&qp->ex.qp_base.cond);
 	free(qp);
@@ -166,9 +167,13 @@ static int create_core(struct vb_face_qp *qp, struct vb_engine *engine,
 		.sq_sig_all = attr->sq_sig_all != 0,
 		.user = qp,
 	};
-	int error = 0;
+	int error;
 
 	caps_to_core(&attr->cap, &init.cap);
+	error = vb_rings_alloc(&qp->rings, ibv->pd, vb_qp_room(&init), VB_RINGS_QP);
+	if (error)
+		return error;
+	init.room = qp->rings.memory;
 	if (!vb_face_enter(engine))
 		return -EIO;
 	qp->core = vb_qp_create(ibv->pd ? vb_face_pd(ibv->pd)->core : NULL, &init);
@@ -285,8 +290,8 @@ struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *ibv)
 	return qp->builder ? &qp->ex : NULL;
 }
 
-/* Programs (perftest) give both halves of XRC what RC takes; the kernel's uverbs drops what the half
- * does not have. */
+/* Programs (perftest) give both halves of XRC what RC takes; the kernel's uverbs drops what the
+ * half does not have. */
 static uint32_t mask_of_half(enum ibv_qp_type type, uint32_t mask)
 {
 	if (type == IBV_QPT_XRC_SEND)

@@ -372,7 +372,7 @@ static void wr_abort(struct ibv_qp_ex *ex)
 /* Inside the engine: all of them or, when one is refused, none. */
 static int post_all(struct vb_qp *core, struct vb_builder *b)
 {
-	uint32_t i, used = core->sq_head - core->sq_free;
+	uint32_t i, used = core->sq_head - vb_qp_sq_free(core);
 	int error;
 
 	if (b->request_count > core->cap.max_send_wr - used)

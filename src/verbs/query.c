@@ -96,6 +96,8 @@ int vb_face_query_device_ex(struct ibv_context *context,
 	all.phys_port_cnt_ex = 1;
 	all.tm_caps = vb_face_tm_caps;
 	all.max_dm_size = VB_MAX_DM;
+	all.cq_mod_caps.max_cq_count = UINT16_MAX;
+	all.cq_mod_caps.max_cq_period = UINT16_MAX; /* us */
 	memset(attr, 0, size);
 	memcpy(attr, &all, VB_MIN(size, sizeof(all)));
 	return 0;
@@ -107,6 +109,8 @@ int vb_face_query_rt_values(struct ibv_context *context, struct ibv_values_ex *v
 
 	if (values->comp_mask & ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK)
 		return EINVAL;
+	if (!values->comp_mask)
+		return 0;
 	values->raw_clock.tv_sec = (time_t)(now / 1000000000u);
 	values->raw_clock.tv_nsec = (long)(now % 1000000000u);
 	return 0;

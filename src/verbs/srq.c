@@ -23,6 +23,7 @@ static void init_shell(struct vb_face_srq *srq, struct ibv_pd *pd, void *user)
 
 static void free_shell(struct vb_face_srq *srq)
 {
+	vb_rings_free(&srq->rings);
 	pthread_mutex_destroy(&srq->ibv.mutex);
 	pthread_cond_destroy(&srq->ibv.cond);
 	vb_face_xrcd_use(srq->xrcd, -1);
@@ -36,10 +37,12 @@ static int create_core(struct vb_face_srq *srq, struct vb_pd *pd, const struct i
 	int error = 0;
 
 	if (more->xrcd)
-		srq->core = vb_xrc_srq_create(pd, vb_face_xrcd(more->xrcd)->core, more->cq,
-					      attr->max_wr, attr->max_sge, srq);
+		srq->core =
+			vb_xrc_srq_create_in(pd, vb_face_xrcd(more->xrcd)->core, more->cq,
+					     attr->max_wr, attr->max_sge, srq, srq->rings.memory);
 	else
-		srq->core = vb_srq_create(pd, attr->max_wr, attr->max_sge, 0, srq);
+		srq->core = vb_srq_create_in(pd, attr->max_wr, attr->max_sge, 0, srq,
+					     srq->rings.memory);
 	if (!srq->core)
 		return -errno;
 	if (more->max_num_tags)
@@ -64,8 +67,11 @@ struct ibv_srq *vb_face_srq_create(struct ibv_pd *ibv_pd, void *user, struct ibv
 	init_shell(srq, ibv_pd, user);
 	srq->xrcd = more->xrcd;
 	vb_face_xrcd_use(srq->xrcd, 1);
-	error = -EIO;
-	if (vb_face_enter(pd->engine)) {
+	error = vb_rings_alloc(&srq->rings, ibv_pd, vb_srq_room(attr->max_wr, attr->max_sge),
+			       VB_RINGS_SRQ);
+	if (!error && !vb_face_enter(pd->engine))
+		error = -EIO;
+	if (!error) {
 		error = create_core(srq, pd->core, attr, more);
 		vb_engine_leave(pd->engine);
 	}
@@ -140,25 +146,47 @@ int vb_face_get_srq_num(struct ibv_srq *ibv, uint32_t *number)
 	return 0;
 }
 
+/* 0 or -errno, inside: all or nothing, the limit is judged against the size to come. */
+static int modify(struct vb_srq *core, const struct ibv_srq_attr *attr, int mask, void *room)
+{
+	uint32_t max_wr = mask & IBV_SRQ_MAX_WR ? attr->max_wr : core->rq.max_wr;
+	int error = 0;
+
+	if (mask & IBV_SRQ_LIMIT && attr->srq_limit > max_wr)
+		return -EINVAL;
+	if (mask & IBV_SRQ_MAX_WR)
+		error = vb_srq_resize_in(core, attr->max_wr, room);
+	if (!error && mask & IBV_SRQ_LIMIT)
+		error = vb_srq_set_limit(core, attr->srq_limit);
+	return error;
+}
+
 int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr, int mask)
 {
 	struct vb_face_srq *srq = vb_face_srq(ibv);
-	uint32_t max_wr;
+	struct vb_rings rings = {0}, unused;
 	int error = 0;
 
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
 		return EINVAL;
-	if (!vb_face_enter(srq->engine))
-		return EIO;
-	/* All or nothing: the limit is judged against the size to come. */
-	max_wr = mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->core->rq.max_wr;
-	if (mask & IBV_SRQ_LIMIT && attr->srq_limit > max_wr)
-		error = -EINVAL;
-	if (!error && mask & IBV_SRQ_MAX_WR)
-		error = vb_srq_resize(srq->core, attr->max_wr);
-	if (!error && mask & IBV_SRQ_LIMIT)
-		error = vb_srq_set_limit(srq->core, attr->srq_limit);
-	vb_engine_leave(srq->engine);
+	if (mask & IBV_SRQ_MAX_WR && attr->max_wr && srq->core)
+		error = vb_rings_alloc(&rings, srq->rings.pd,
+				       vb_srq_room(attr->max_wr, srq->core->rq.max_sge),
+				       VB_RINGS_SRQ);
+	if (error)
+		return -error;
+	unused = rings;
+	if (!vb_face_enter(srq->engine)) {
+		error = -EIO;
+	} else {
+		error = modify(srq->core, attr, mask, rings.memory);
+		if (!error && mask & IBV_SRQ_MAX_WR) {
+			unused = srq->rings;
+			srq->rings = rings;
+		}
+		vb_engine_leave(srq->engine);
+	}
+	vb_rings_free(&unused);
 	return -error;
 }
 

@@ -325,7 +325,7 @@ static void objects_refuse(void **state)
 		.pd = p->pd,
 		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE,
 	};
-	struct ibv_cq_init_attr_ex cq = {.cqe = 1, .wc_flags = IBV_WC_EX_WITH_CVLAN};
+	struct ibv_cq_init_attr_ex cq = {.cqe = 1, .wc_flags = 1ull << 40};
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};
 
 	assert_int_equal(ibv_query_device(p->context, &device), 0);

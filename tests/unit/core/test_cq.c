@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* test_cq.c - completion queues: order, room, notification, overrun, resize. */
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "core/room.h"
 #include "fake_nic.h"
 
 struct fixture {
@@ -298,6 +301,209 @@ static void test_busy_and_forget(void **state)
 	fake_finish(&fake);
 }
 
+/* --- moderation (ibv_modify_cq(3)) ------------------------------------------------------- */
+
+#define PERIOD 1000u
+
+static void at(struct fixture *x, uint64_t now_ns)
+{
+	vb_nic_run(x->fake.nic, now_ns);
+}
+
+static void test_moderation_by_count(void **state)
+{
+	struct fixture x;
+
+	set_up(&x, 16);
+	vb_cq_moderate(x.cq, 3, 0);
+	push(x.cq, 1); /* not armed: not counted */
+	vb_cq_arm(x.cq, false);
+	push(x.cq, 2);
+	push(x.cq, 3);
+	assert_int_equal(x.fake.cq_events, 0);
+	push(x.cq, 4);
+	assert_int_equal(x.fake.cq_events, 1);
+	push(x.cq, 5);
+	push(x.cq, 6);
+	push(x.cq, 7);
+	assert_int_equal(x.fake.cq_events, 1); /* one event for each time that it is armed */
+	vb_cq_arm(x.cq, false);
+	push(x.cq, 8);
+	assert_int_equal(vb_nic_deadline(x.fake.nic), VB_NEVER);
+	vb_cq_moderate(x.cq, 0, 0); /* who waits for more need not any longer */
+	assert_int_equal(x.fake.cq_events, 2);
+	vb_cq_arm(x.cq, false);
+	push(x.cq, 9);
+	assert_int_equal(x.fake.cq_events, 3);
+	tear_down(&x);
+}
+
+static void test_moderation_by_time(void **state)
+{
+	struct fixture x;
+	uint64_t t0;
+
+	set_up(&x, 16);
+	at(&x, 5000);
+	t0 = x.fake.nic->now_ns;
+	vb_cq_moderate(x.cq, 10, PERIOD);
+	vb_cq_arm(x.cq, false);
+	assert_int_equal(vb_nic_deadline(x.fake.nic), VB_NEVER);
+	push(x.cq, 1); /* the period begins */
+	assert_int_equal(vb_nic_deadline(x.fake.nic), t0 + PERIOD);
+	at(&x, t0 + PERIOD / 2);
+	push(x.cq, 2);
+	assert_int_equal(vb_nic_deadline(x.fake.nic), t0 + PERIOD);
+	at(&x, t0 + PERIOD - 1);
+	assert_int_equal(x.fake.cq_events, 0);
+	at(&x, t0 + PERIOD);
+	assert_int_equal(x.fake.cq_events, 1);
+	assert_int_equal(vb_nic_deadline(x.fake.nic), VB_NEVER);
+	at(&x, t0 + 10 * PERIOD);
+	assert_int_equal(x.fake.cq_events, 1);
+	tear_down(&x);
+}
+
+/* The count is reached first: the period is over with it. */
+static void test_moderation_by_either(void **state)
+{
+	struct fixture x;
+
+	set_up(&x, 16);
+	vb_cq_moderate(x.cq, 2, PERIOD);
+	vb_cq_arm(x.cq, false);
+	push(x.cq, 1);
+	push(x.cq, 2);
+	assert_int_equal(x.fake.cq_events, 1);
+	at(&x, x.fake.nic->now_ns + 2 * PERIOD);
+	assert_int_equal(x.fake.cq_events, 1);
+	tear_down(&x);
+}
+
+/* Several wait, each for its own time; one is destroyed meanwhile. */
+static void test_moderation_of_several(void **state)
+{
+	struct vb_cq *other, *gone;
+	struct fixture x;
+	uint64_t t0;
+
+	set_up(&x, 4);
+	at(&x, 5000);
+	t0 = x.fake.nic->now_ns;
+	other = vb_cq_create(x.fake.nic, 4, NULL);
+	gone = vb_cq_create(x.fake.nic, 4, NULL);
+	vb_cq_moderate(x.cq, 0, 3 * PERIOD);
+	vb_cq_moderate(other, 0, 2 * PERIOD);
+	vb_cq_moderate(gone, 0, PERIOD);
+	vb_cq_arm(x.cq, false);
+	vb_cq_arm(other, true);
+	vb_cq_arm(gone, false);
+	push(x.cq, 1);
+	push(other, 1); /* it waits for a solicited one */
+	push(gone, 1);
+	push_kind(other, true, VB_WC_SUCCESS);
+	assert_int_equal(vb_cq_destroy(gone), 0);
+	at(&x, t0 + PERIOD);
+	assert_int_equal(x.fake.cq_events, 0);
+	assert_int_equal(vb_nic_deadline(x.fake.nic), t0 + 2 * PERIOD);
+	at(&x, t0 + 2 * PERIOD);
+	assert_int_equal(x.fake.cq_events, 1);
+	assert_int_equal(vb_nic_deadline(x.fake.nic), t0 + 3 * PERIOD);
+	at(&x, t0 + 3 * PERIOD);
+	assert_int_equal(x.fake.cq_events, 2);
+	assert_int_equal(vb_nic_deadline(x.fake.nic), VB_NEVER);
+	assert_int_equal(vb_cq_destroy(other), 0);
+	tear_down(&x);
+}
+
+/* --- other kinds ------------------------------------------------------------------------- */
+
+static void test_the_oldest_gives_way(void **state)
+{
+	struct fixture x;
+
+	set_up(&x, 3);
+	x.cq->overwrites = true;
+	for (uint64_t id = 1; id <= 8; id++)
+		push(x.cq, id);
+	assert_int_equal(x.fake.event_count, 0);
+	assert_false(x.cq->overrun);
+	assert_polls(x.cq, 6, 3);
+	tear_down(&x);
+}
+
+static void test_given_room(void **state)
+{
+	static _Alignas(VB_ROOM_ALIGN) uint8_t room[2][4096];
+	struct vb_cq *cq;
+	struct fixture x;
+
+	set_up(&x, 1);
+	assert_int_equal(vb_cq_room(0), 0);
+	assert_int_equal(vb_cq_room(VB_MAX_CQE + 1), 0);
+	assert_true(vb_cq_room(20) > 0 && vb_cq_room(20) <= sizeof(room[0]));
+	memset(room[0] + vb_cq_room(20), 0xa5, sizeof(room[0]) - vb_cq_room(20));
+	cq = vb_cq_create_in(x.fake.nic, 20, NULL, room[0]);
+	assert_non_null(cq);
+	for (uint64_t id = 0; id < 20; id++)
+		push(cq, id);
+	for (size_t i = vb_cq_room(20); i < sizeof(room[0]); i++)
+		assert_int_equal(room[0][i], 0xa5);
+	assert_int_equal(vb_cq_resize_in(cq, 19, room[1]), -EINVAL); /* and it stays where it is */
+	assert_int_equal(vb_cq_resize_in(cq, 25, room[1]), 0);
+	memset(room[0], 0xff, sizeof(room[0]));
+	for (uint64_t id = 0; id < 20; id += 5) {
+		struct vb_cqe out[5];
+
+		assert_int_equal(vb_cq_poll(cq, out, 5), 5);
+		assert_int_equal(out[4].wr_id, id + 4);
+	}
+	assert_int_equal(vb_cq_destroy(cq), 0);
+	tear_down(&x);
+}
+
+#define MANY 200000u
+
+static void *push_many(void *argument)
+{
+	struct vb_cq *cq = argument;
+
+	for (uint64_t id = 0; id < MANY;) {
+		if (vb_cq_count(cq) == cq->capacity) {
+			sched_yield();
+			continue;
+		}
+		push(cq, id++);
+	}
+	return NULL;
+}
+
+/* One reads while another writes: all of it comes, in order. */
+static void test_a_reader_beside_the_writer(void **state)
+{
+	struct vb_cqe out[7];
+	struct fixture x;
+	pthread_t writer;
+	uint64_t next = 0;
+	bool in_order = true;
+
+	set_up(&x, 64);
+	x.cq->single = true;
+	assert_int_equal(pthread_create(&writer, NULL, push_many, x.cq), 0);
+	while (next < MANY) {
+		int n = vb_cq_poll(x.cq, out, 7);
+
+		for (int i = 0; i < n; i++)
+			in_order &= out[i].wr_id == next++;
+		if (n == 0)
+			sched_yield();
+	}
+	assert_int_equal(pthread_join(writer, NULL), 0);
+	assert_true(in_order);
+	assert_int_equal(x.fake.event_count, 0);
+	tear_down(&x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -312,6 +518,13 @@ int main(void)
 		cmocka_unit_test(test_overrun_while_acknowledged),
 		cmocka_unit_test(test_overrun_while_posting),
 		cmocka_unit_test(test_busy_and_forget),
+		cmocka_unit_test(test_moderation_by_count),
+		cmocka_unit_test(test_moderation_by_time),
+		cmocka_unit_test(test_moderation_by_either),
+		cmocka_unit_test(test_moderation_of_several),
+		cmocka_unit_test(test_the_oldest_gives_way),
+		cmocka_unit_test(test_given_room),
+		cmocka_unit_test(test_a_reader_beside_the_writer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
