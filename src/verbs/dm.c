@@ -7,13 +7,18 @@
  * each device. No engine is needed to allocate and copy, so that a child may do it with what it
  * inherited. Registered, it is a region like any other, zero based.
  *
+ * A page and more of it can be had as a descriptor (ibv_dm_export_dmabuf_fd(3)): it is a memfd.
+ *
  * Copies are of whole words at word offsets, as adapters want them.
  */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "verbs/face.h"
 
@@ -26,6 +31,7 @@
 struct vb_dm_memory {
 	uint8_t *base; /* page aligned: enough for every alignment */
 	size_t length;
+	int fd; /* -1: less than a page */
 	unsigned int device;
 	atomic_uint regions;
 };
@@ -52,7 +58,27 @@ static void free_memory(struct vb_dm_memory *memory)
 {
 	atomic_fetch_sub(&taken[memory->device], granules(memory->length));
 	munmap(memory->base, memory->length);
+	if (memory->fd >= 0)
+		close(memory->fd);
 	free(memory);
+}
+
+/* -1: it is too small for one of its own, or there is none to be had. */
+static int make_descriptor(size_t length)
+{
+	int fd;
+
+	if (length < (size_t)sysconf(_SC_PAGESIZE))
+		return -1;
+	fd = memfd_create("verbena-dm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -1;
+	if (ftruncate(fd, (off_t)length) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
 }
 
 /* NULL: there is not so much left. */
@@ -64,16 +90,30 @@ static struct vb_dm_memory *make_memory(unsigned int device, size_t length)
 		free(memory);
 		return NULL;
 	}
-	memory->base =
-		mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	memory->fd = make_descriptor(length);
+	memory->base = mmap(NULL, length, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | (memory->fd < 0 ? MAP_ANONYMOUS : 0), memory->fd, 0);
 	if (memory->base == MAP_FAILED) {
 		atomic_fetch_sub(&taken[device], granules(length));
+		if (memory->fd >= 0)
+			close(memory->fd);
 		free(memory);
 		return NULL;
 	}
 	memory->length = length;
 	memory->device = device;
 	return memory;
+}
+
+int vb_face_dm_export(struct ibv_dm *ibv)
+{
+	struct vb_face_dm *dm = vb_container_of(ibv, struct vb_face_dm, ibv);
+
+	if (!dm->memory || dm->memory->fd < 0) {
+		errno = dm->memory ? EOPNOTSUPP : EIO;
+		return -1;
+	}
+	return fcntl(dm->memory->fd, F_DUPFD_CLOEXEC, 0);
 }
 
 void vb_dm_unregister(struct vb_dm_memory *memory)

@@ -120,6 +120,9 @@ enum vb_rings_type { VB_RINGS_QP, VB_RINGS_CQ, VB_RINGS_SRQ };
 /* What a region that is not the program's own memory keeps alive. */
 struct vb_mr_backing {
 	struct vb_dm_memory *dm; /* device memory, or NULL */
+	void *mapping;		 /* of a descriptor, or NULL: mapped bytes */
+	size_t mapped;
+	uint64_t offset; /* of the region in it */
 };
 
 struct vb_face_mr {
@@ -307,6 +310,9 @@ struct ibv_dm *vb_face_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm
 int vb_face_free_dm(struct ibv_dm *dm);
 struct ibv_mr *vb_face_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset,
 				 size_t length, unsigned int access);
+/* vb_face_dm_export - a descriptor of the memory, the caller's; -1 with errno EOPNOTSUPP where it
+ * is less than a page. */
+int vb_face_dm_export(struct ibv_dm *dm);
 /* vb_dm_unregister - a region over this memory is gone. */
 void vb_dm_unregister(struct vb_dm_memory *memory);
 

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "verbs/face.h"
 
@@ -143,13 +144,6 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 	return register_region(pd, addr, length, iova, access);
 }
 
-struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
-				 int fd, int access)
-{
-	errno = EOPNOTSUPP;
-	return NULL;
-}
-
 struct ibv_mr *vb_face_alloc_null_mr(struct ibv_pd *ibv_pd)
 {
 	struct vb_face_pd *pd = vb_face_pd(ibv_pd);
@@ -234,6 +228,8 @@ static void release(struct vb_mr_backing *backing)
 		return;
 	if (backing->dm)
 		vb_dm_unregister(backing->dm);
+	if (backing->mapping)
+		munmap(backing->mapping, backing->mapped);
 	free(backing);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/mcast.h"
+#include "host/identity.h"
 #include "verbs/face.h"
 
 #define SAME(core, verbs) _Static_assert((int)(core) == (int)(verbs), #core)
@@ -475,12 +476,27 @@ int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_
 	return 0;
 }
 
+/* Enhanced connection establishment: what two ends agree on beyond the specification. There is
+ * nothing of that kind here, so that of whatever a peer proposes no option is accepted. */
+static void no_options(struct ibv_ece *ece)
+{
+	*ece = (struct ibv_ece){.vendor_id = VB_VENDOR_ID};
+}
+
 int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	return EOPNOTSUPP;
+	if (ece->comp_mask)
+		return EINVAL;
+	if (!vb_face_qp(qp)->engine)
+		return EIO;
+	no_options(ece);
+	return 0;
 }
 
 int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	return EOPNOTSUPP;
+	if (!vb_face_qp(qp)->engine)
+		return EIO;
+	no_options(ece);
+	return 0;
 }

@@ -192,10 +192,8 @@ VB_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint
 {
 	const struct vb_device *host = vb_face_host_device(context);
 
-	if (port != VB_PORT || index >= VB_MAX_GIDS || size < sizeof(*entry))
+	if (port != VB_PORT || index >= VB_MAX_GIDS || size < sizeof(*entry) || flags)
 		return EINVAL;
-	if (flags)
-		return EOPNOTSUPP;
 	if (index >= host->gid_count)
 		return ENODATA;
 	fill_gid_entry(host, index, entry, size);
@@ -208,10 +206,8 @@ VB_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
 	const struct vb_device *host = vb_face_host_device(context);
 	uint32_t i;
 
-	if (size < sizeof(*entries))
+	if (size < sizeof(*entries) || flags)
 		return -EINVAL;
-	if (flags)
-		return -EOPNOTSUPP;
 	if (max_entries < host->gid_count)
 		return -EINVAL;
 	for (i = 0; i < host->gid_count; i++)

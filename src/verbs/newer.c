@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * newer.c - public calls of releases newer than the header that this is built with (nodes
+ * IBVERBS_1.15 to 1.18), for programs that were built with theirs.
+ *
+ * The header may have them: so they have other names here, and their own where programs look for
+ * them. Their structs are described by what the manual pages say. What belongs to the PCIe bus
+ * (handles with processing hints) and to counters in an adapter is refused as by a device that has
+ * none: there is no bus here, and a counter would be one more memory access where a completion is
+ * one already.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "verbs/face.h"
+
+#define NEWER(name) __asm__(name) __attribute__((visibility("default")))
+
+#define SPEED 1000u /* of the four lanes of 25 Gbit/s that the port tells of, in 100 Mbit/s */
+
+/* struct ibv_mr_init_attr, and its mask */
+enum {
+	WITH_IOVA = 1 << 0,
+	WITH_ADDR = 1 << 1,
+	WITH_FD = 1 << 2,
+	WITH_FD_OFFSET = 1 << 3,
+	WITH_DMAH = 1 << 4,
+	WITH_BUF = 1 << 5,
+};
+struct region_attr {
+	size_t length;
+	int access;
+	uint64_t comp_mask;
+	uint64_t iova;
+	void *addr;
+	int fd;
+	uint64_t fd_offset;
+	void *dmah;
+	struct buffer *buf; /* only with WITH_BUF: older programs' structs end before */
+};
+
+/* struct ibv_buf, which programs do not look into */
+struct buffer {
+	struct ibv_pd *pd;
+	uint8_t *addr;
+	size_t size;
+};
+
+void *alloc_handle(struct ibv_context *context, void *attr) NEWER("ibv_alloc_dmah");
+int dealloc_handle(void *handle) NEWER("ibv_dealloc_dmah");
+struct ibv_mr *reg_mr_ex(struct ibv_pd *pd, struct region_attr *attr) NEWER("ibv_reg_mr_ex");
+int query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed)
+	NEWER("ibv_query_port_speed");
+int dm_export(struct ibv_dm *dm) NEWER("ibv_dm_export_dmabuf_fd");
+void *alloc_buf(struct ibv_pd *pd, size_t size, struct buffer **buf) NEWER("ibv_alloc_buf");
+void free_buf(struct buffer *buf) NEWER("ibv_free_buf");
+struct ibv_mr *reg_buf_mr(struct ibv_pd *pd, struct buffer *buf, void *addr, size_t length,
+			  int access) NEWER("ibv_reg_buf_mr");
+int export_buf(struct buffer *buf) NEWER("ibv_export_buf_dmabuf_fd");
+int query_counter_caps(struct ibv_context *context, void *caps, size_t size)
+	NEWER("_ibv_query_comp_cntr_caps");
+void *create_counter(struct ibv_context *context, void *attr) NEWER("ibv_create_comp_cntr");
+int destroy_counter(void *counter) NEWER("ibv_destroy_comp_cntr");
+int set_counter(void *counter, uint64_t value) NEWER("ibv_set_comp_cntr");
+int set_error_counter(void *counter, uint64_t value) NEWER("ibv_set_err_comp_cntr");
+int inc_counter(void *counter, uint64_t amount) NEWER("ibv_inc_comp_cntr");
+int inc_error_counter(void *counter, uint64_t amount) NEWER("ibv_inc_err_comp_cntr");
+int read_counter(void *counter, uint64_t *value) NEWER("ibv_read_comp_cntr");
+int read_error_counter(void *counter, uint64_t *value) NEWER("ibv_read_err_comp_cntr");
+int attach_counter(struct ibv_qp *qp, void *counter, void *attr) NEWER("ibv_qp_attach_comp_cntr");
+
+static void *nothing(void)
+{
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+/* --- 1.15: DMA handles, every kind of region --------------------------------------------- */
+
+void *alloc_handle(struct ibv_context *context, void *attr)
+{
+	return nothing();
+}
+
+int dealloc_handle(void *handle)
+{
+	return EOPNOTSUPP;
+}
+
+/* The range of a buffer of ours. 0 or the errno. */
+static int check_buffer(const struct ibv_pd *pd, const struct region_attr *attr)
+{
+	const struct buffer *buf = attr->buf;
+	const uintptr_t base = (uintptr_t)buf->addr, addr = (uintptr_t)attr->addr;
+
+	if (pd != buf->pd || !(attr->comp_mask & WITH_ADDR) || addr < base ||
+	    addr - base > buf->size || attr->length > buf->size - (addr - base))
+		return EINVAL;
+	return 0;
+}
+
+struct ibv_mr *reg_mr_ex(struct ibv_pd *pd, struct region_attr *attr)
+{
+	const uint64_t mask = attr->comp_mask;
+	const uint64_t of_fd = WITH_FD | WITH_FD_OFFSET | WITH_IOVA;
+
+	errno = 0;
+	if (mask & ~(uint64_t)(of_fd | WITH_ADDR | WITH_DMAH | WITH_BUF))
+		errno = EINVAL;
+	else if (mask & WITH_DMAH)
+		errno = EOPNOTSUPP;
+	else if (mask & WITH_BUF)
+		errno = check_buffer(pd, attr);
+	if (errno)
+		return NULL;
+	if (mask & WITH_FD) {
+		if (mask & (WITH_ADDR | WITH_BUF) || (mask & of_fd) != of_fd) {
+			errno = EINVAL;
+			return NULL;
+		}
+		return ibv_reg_dmabuf_mr(pd, attr->fd_offset, attr->length, attr->iova, attr->fd,
+					 attr->access);
+	}
+	if (mask & WITH_FD_OFFSET || !(mask & WITH_ADDR)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return ibv_reg_mr_iova2(pd, attr->addr, attr->length,
+				mask & WITH_IOVA ? attr->iova : (uintptr_t)attr->addr,
+				(unsigned int)attr->access);
+}
+
+/* --- 1.16: a port's speed, device memory as a descriptor --------------------------------- */
+
+int query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed)
+{
+	struct ibv_port_attr attr;
+
+	if (port != VB_PORT || vb_face_query_port(context, VB_PORT, &attr, sizeof(attr)) != 0)
+		return EINVAL;
+	*speed = SPEED;
+	return 0;
+}
+
+int dm_export(struct ibv_dm *dm)
+{
+	return vb_face_dm_export(dm);
+}
+
+/* --- 1.17, 1.18: buffers ----------------------------------------------------------------- */
+
+/* Pages of their own, whatever is asked for. */
+void *alloc_buf(struct ibv_pd *pd, size_t size, struct buffer **out)
+{
+	struct buffer *buf;
+	void *memory;
+
+	if (!size) {
+		errno = EINVAL;
+		return NULL;
+	}
+	buf = calloc(1, sizeof(*buf));
+	memory = buf ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+		     : MAP_FAILED;
+	if (memory == MAP_FAILED) {
+		free(buf);
+		errno = ENOMEM;
+		return NULL;
+	}
+	*buf = (struct buffer){.pd = pd, .addr = memory, .size = size};
+	*out = buf;
+	return memory;
+}
+
+void free_buf(struct buffer *buf)
+{
+	if (!buf)
+		return;
+	munmap(buf->addr, buf->size);
+	free(buf);
+}
+
+struct ibv_mr *reg_buf_mr(struct ibv_pd *pd, struct buffer *buf, void *addr, size_t length,
+			  int access)
+{
+	struct region_attr attr = {
+		.length = length,
+		.access = access,
+		.comp_mask = WITH_BUF | WITH_ADDR,
+		.addr = addr,
+		.buf = buf,
+	};
+
+	return reg_mr_ex(pd, &attr);
+}
+
+int export_buf(struct buffer *buf)
+{
+	errno = ENODATA; /* it is ordinary memory */
+	return -1;
+}
+
+/* --- 1.18: completion counters ----------------------------------------------------------- */
+
+int query_counter_caps(struct ibv_context *context, void *caps, size_t size)
+{
+	memset(caps, 0, size);
+	return EOPNOTSUPP;
+}
+
+void *create_counter(struct ibv_context *context, void *attr)
+{
+	return nothing();
+}
+
+int destroy_counter(void *counter)
+{
+	return EOPNOTSUPP;
+}
+
+int set_counter(void *counter, uint64_t value)
+{
+	return EOPNOTSUPP;
+}
+
+int set_error_counter(void *counter, uint64_t value)
+{
+	return EOPNOTSUPP;
+}
+
+int inc_counter(void *counter, uint64_t amount)
+{
+	return EOPNOTSUPP;
+}
+
+int inc_error_counter(void *counter, uint64_t amount)
+{
+	return EOPNOTSUPP;
+}
+
+int read_counter(void *counter, uint64_t *value)
+{
+	return EOPNOTSUPP;
+}
+
+int read_error_counter(void *counter, uint64_t *value)
+{
+	return EOPNOTSUPP;
+}
+
+int attach_counter(struct ibv_qp *qp, void *counter, void *attr)
+{
+	return EOPNOTSUPP;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Calls of releases newer than the installed header, looked up by name and node as a program's
+ * loader does that was built with theirs.
+ */
+#define _GNU_SOURCE
+#include "edge.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGE 4096u
+
+/* struct ibv_mr_init_attr */
+struct region_attr {
+	size_t length;
+	int access;
+	uint64_t comp_mask;
+	uint64_t iova;
+	void *addr;
+	int fd;
+	uint64_t fd_offset;
+	void *dmah;
+	void *buf;
+};
+enum { IOVA = 1, ADDR = 2, FD = 4, FD_OFFSET = 8, DMAH = 16, BUF = 32 };
+
+static void *find(const char *name, const char *node)
+{
+	void *symbol = dlvsym(RTLD_DEFAULT, name, node);
+
+	if (!symbol)
+		fail_msg("%s@%s is missing", name, node);
+	return symbol;
+}
+
+static struct ibv_mr *reg_mr_ex(struct ibv_pd *pd, struct region_attr attr)
+{
+	struct ibv_mr *(*call)(struct ibv_pd * pd, struct region_attr * attr);
+
+	*(void **)&call = find("ibv_reg_mr_ex", "IBVERBS_1.15");
+	errno = 0;
+	return call(pd, &attr);
+}
+
+static void write_to(struct edge_pair *pair, struct ibv_mr *mr, uint64_t at)
+{
+	struct ibv_mr *kept = pair->b.mr;
+	struct ibv_sge sge = {(uintptr_t)pair->a.buffer, 64, pair->a.mr->lkey};
+	struct ibv_send_wr *bad, wr = {
+					 .wr_id = 6,
+					 .sg_list = &sge,
+					 .num_sge = 1,
+					 .opcode = IBV_WR_RDMA_WRITE,
+					 .send_flags = IBV_SEND_SIGNALED,
+					 .wr.rdma = {at, mr->rkey},
+				 };
+
+	assert_int_equal(ibv_post_send(pair->a.qp, &wr, &bad), 0);
+	edge_expect(pair->a.cq, 6, IBV_WC_SUCCESS);
+	assert_ptr_equal(pair->b.mr, kept);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+}
+
+static void every_kind_of_region(void **state)
+{
+	struct region_attr attr = {.length = PAGE, .access = EDGE_ALL_ACCESS};
+	struct edge_pair pair;
+	struct ibv_mr *mr;
+	char bytes[64];
+
+	edge_open(&pair, &(struct edge_options){0});
+	memset(pair.a.buffer, 'v', 64);
+	attr.addr = pair.b.buffer;
+	attr.comp_mask = ADDR;
+	mr = reg_mr_ex(pair.b.pd, attr);
+	assert_non_null(mr);
+	assert_ptr_equal(mr->addr, pair.b.buffer);
+	write_to(&pair, mr, (uintptr_t)pair.b.buffer);
+	assert_memory_equal(pair.b.buffer, pair.a.buffer, 64);
+
+	attr.iova = 0x1000;
+	attr.comp_mask = ADDR | IOVA;
+	mr = reg_mr_ex(pair.b.pd, attr);
+	assert_non_null(mr);
+	write_to(&pair, mr, 0x1000 + 64);
+	assert_memory_equal(pair.b.buffer + 64, pair.a.buffer, 64);
+
+	attr.fd = memfd_create("newer", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(attr.fd, 3 * PAGE), 0);
+	attr.fd_offset = PAGE;
+	attr.comp_mask = FD | FD_OFFSET | IOVA;
+	mr = reg_mr_ex(pair.b.pd, attr);
+	assert_non_null(mr);
+	write_to(&pair, mr, 0x1000 + 8);
+	assert_int_equal(pread(attr.fd, bytes, 64, PAGE + 8), 64);
+	assert_memory_equal(bytes, pair.a.buffer, 64);
+	close(attr.fd);
+	edge_close(&pair);
+}
+
+static void regions_of_no_kind(void **state)
+{
+	static const struct {
+		uint64_t mask;
+		int error;
+	} wrong[] = {
+		{0, EINVAL},
+		{IOVA, EINVAL},
+		{FD | FD_OFFSET, EINVAL}, /* a descriptor's needs an iova */
+		{FD | IOVA, EINVAL},
+		{FD | FD_OFFSET | IOVA | ADDR, EINVAL},
+		{ADDR | FD_OFFSET, EINVAL},
+		{ADDR | 1u << 20, EINVAL},
+		{ADDR | DMAH, EOPNOTSUPP},
+	};
+	struct edge_pair pair;
+
+	edge_open(&pair, &(struct edge_options){0});
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct region_attr attr = {.length = PAGE,
+					   .access = EDGE_ALL_ACCESS,
+					   .comp_mask = wrong[i].mask,
+					   .addr = pair.b.buffer};
+
+		assert_null(reg_mr_ex(pair.b.pd, attr));
+		assert_int_equal(errno, wrong[i].error);
+	}
+	edge_close(&pair);
+}
+
+static void buffers(void **state)
+{
+	void *(*alloc)(struct ibv_pd * pd, size_t size, void **buf);
+	void (*release)(void *buf);
+	struct ibv_mr *(*reg)(struct ibv_pd * pd, void *buf, void *addr, size_t length, int access);
+	int (*export)(void *buf);
+	struct edge_pair pair;
+	struct ibv_mr *mr;
+	uint8_t *memory;
+	void *buf;
+
+	*(void **)&alloc = find("ibv_alloc_buf", "IBVERBS_1.17");
+	*(void **)&release = find("ibv_free_buf", "IBVERBS_1.17");
+	*(void **)&reg = find("ibv_reg_buf_mr", "IBVERBS_1.17");
+	*(void **)&export = find("ibv_export_buf_dmabuf_fd", "IBVERBS_1.18");
+	edge_open(&pair, &(struct edge_options){0});
+	errno = 0;
+	assert_null(alloc(pair.b.pd, 0, &buf));
+	assert_int_equal(errno, EINVAL);
+	memory = alloc(pair.b.pd, 10000, &buf);
+	assert_non_null(memory);
+	memset(pair.a.buffer, 'b', 64);
+	mr = reg(pair.b.pd, buf, memory + 100, 9900, EDGE_ALL_ACCESS);
+	assert_non_null(mr);
+	write_to(&pair, mr, (uintptr_t)memory + 100);
+	assert_memory_equal(memory + 100, pair.a.buffer, 64);
+	errno = 0;
+	assert_null(reg(pair.b.pd, buf, memory + 100, 9901, EDGE_ALL_ACCESS));
+	assert_int_equal(errno, EINVAL);
+	errno = 0;
+	assert_null(reg(pair.a.pd, buf, memory, 100, EDGE_ALL_ACCESS));
+	assert_int_equal(errno, EINVAL);
+	errno = 0;
+	assert_int_equal(export(buf), -1);
+	assert_int_equal(errno, ENODATA);
+	release(buf);
+	edge_close(&pair);
+}
+
+static void device_memory_as_a_descriptor(void **state)
+{
+	int (*export)(struct ibv_dm * dm);
+	struct ibv_alloc_dm_attr attr = {.length = 2 * PAGE};
+	struct edge_pair pair;
+	struct ibv_dm *dm;
+	struct ibv_mr *mr;
+	uint32_t word = 0;
+	int fd;
+
+	*(void **)&export = find("ibv_dm_export_dmabuf_fd", "IBVERBS_1.16");
+	edge_open(&pair, &(struct edge_options){0});
+	dm = ibv_alloc_dm(pair.b.context, &attr);
+	fd = export(dm);
+	assert_true(fd >= 0);
+	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	mr = ibv_reg_dmabuf_mr(pair.b.pd, 0, 2 * PAGE, 0, fd, EDGE_ALL_ACCESS);
+	assert_non_null(mr);
+	memset(pair.a.buffer, 0x11, 64);
+	write_to(&pair, mr, PAGE);
+	assert_int_equal(ibv_memcpy_from_dm(&word, dm, PAGE, 4), 0);
+	assert_int_equal(word, 0x11111111);
+	close(fd);
+	assert_int_equal(ibv_free_dm(dm), 0);
+	attr.length = 64;
+	dm = ibv_alloc_dm(pair.b.context, &attr);
+	errno = 0;
+	assert_int_equal(export(dm), -1);
+	assert_int_equal(errno, EOPNOTSUPP);
+	assert_int_equal(ibv_free_dm(dm), 0);
+	edge_close(&pair);
+}
+
+static void speed_of_the_port(void **state)
+{
+	int (*query)(struct ibv_context * context, uint32_t port, uint64_t * speed);
+	struct edge_pair pair;
+	uint64_t speed = 7;
+
+	*(void **)&query = find("ibv_query_port_speed", "IBVERBS_1.16");
+	edge_open(&pair, &(struct edge_options){0});
+	assert_int_equal(query(pair.a.context, 2, &speed), EINVAL);
+	assert_int_equal(query(pair.a.context, 0, &speed), EINVAL);
+	assert_int_equal(speed, 7);
+	assert_int_equal(query(pair.a.context, 1, &speed), 0);
+	assert_int_equal(speed, 1000); /* 4X of 25 Gbit/s in 100 Mbit/s, as ibv_query_port has it */
+	edge_close(&pair);
+}
+
+/* What belongs to an adapter's bus and its counters: refused, as the manual pages say. */
+static void what_no_device_here_has(void **state)
+{
+	static const char *const counters[] = {
+		"ibv_destroy_comp_cntr",  "ibv_set_comp_cntr",	     "ibv_set_err_comp_cntr",
+		"ibv_inc_comp_cntr",	  "ibv_inc_err_comp_cntr",   "ibv_read_comp_cntr",
+		"ibv_read_err_comp_cntr", "ibv_qp_attach_comp_cntr",
+	};
+	void *(*alloc)(struct ibv_context * context, void *attr);
+	int (*caps)(struct ibv_context * context, void *caps, size_t size);
+	uint64_t attr[4] = {0}, zero[2] = {1, 1};
+	struct edge_pair pair;
+
+	edge_open(&pair, &(struct edge_options){0});
+	*(void **)&alloc = find("ibv_alloc_dmah", "IBVERBS_1.15");
+	errno = 0;
+	assert_null(alloc(pair.a.context, attr));
+	assert_int_equal(errno, EOPNOTSUPP);
+	find("ibv_dealloc_dmah", "IBVERBS_1.15");
+	*(void **)&alloc = find("ibv_create_comp_cntr", "IBVERBS_1.18");
+	errno = 0;
+	assert_null(alloc(pair.a.context, attr));
+	assert_int_equal(errno, EOPNOTSUPP);
+	*(void **)&caps = find("_ibv_query_comp_cntr_caps", "IBVERBS_1.18");
+	assert_int_equal(caps(pair.a.context, zero, sizeof(zero)), EOPNOTSUPP);
+	assert_int_equal(zero[0] + zero[1], 0);
+	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
+		find(counters[i], "IBVERBS_1.18");
+	edge_close(&pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_kind_of_region),
+		cmocka_unit_test(regions_of_no_kind),
+		cmocka_unit_test(buffers),
+		cmocka_unit_test(device_memory_as_a_descriptor),
+		cmocka_unit_test(speed_of_the_port),
+		cmocka_unit_test(what_no_device_here_has),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
