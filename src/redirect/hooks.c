@@ -31,13 +31,19 @@
 
 static const struct vb_redirect_ops *redirect;
 
-/* Whether it is worth asking where the path leads. What is no pointer is for the kernel to refuse.
- */
+/* Whether it is worth asking where the path leads, which takes more of the stack than a signal
+ * handler may have. What is no pointer is for the kernel to refuse. */
 static inline bool is_candidate(const char *path)
 {
-	return (uintptr_t)path >= 4096 && path[0] == '/' &&
-	       (strncmp(path + 1, "sys/", 4) == 0 || strncmp(path + 1, "dev/", 4) == 0 ||
-		path[1] == '/' || path[1] == '.');
+	if ((uintptr_t)path < 4096 || path[0] != '/')
+		return false;
+	if (strncmp(path + 1, "sys/", 4) != 0 && strncmp(path + 1, "dev/", 4) != 0 &&
+	    path[1] != '/' && path[1] != '.')
+		return false;
+	for (const char *const *mark = redirect->marks; *mark; mark++)
+		if (strstr(path, *mark))
+			return true;
+	return false;
 }
 
 /* The path to use, which is the program's own where it leads nowhere else. */
@@ -46,12 +52,39 @@ static const char *lead(const char *path, char buffer[PATH_MAX])
 	const char *to;
 	int error = errno;
 
-	if (!is_candidate(path))
-		return path;
 	to = redirect->where(path, buffer);
 	errno = error;
 	return to ? to : path;
 }
+
+/* A relative path that begins as the absolute ones do, from a descriptor of "/". */
+static inline bool is_candidate_from(int directory, const char *path)
+{
+	struct stat from, root;
+	int error = errno;
+	bool from_root = false;
+
+	if ((uintptr_t)path < 4096 || path[0] == '/' || directory == AT_FDCWD)
+		return is_candidate(path);
+	if (strncmp(path, "sys/", 4) != 0 && strncmp(path, "dev/", 4) != 0)
+		return false;
+	for (const char *const *mark = redirect->marks; *mark && !from_root; mark++)
+		from_root = strstr(path, *mark) && fstat(directory, &from) == 0 &&
+			    stat("/", &root) == 0 && from.st_ino == root.st_ino &&
+			    from.st_dev == root.st_dev;
+	errno = error;
+	return from_root;
+}
+
+/* The same with "/" in front. */
+static const char *absolute(const char *path, char buffer[PATH_MAX])
+{
+	if (path[0] == '/' || snprintf(buffer, PATH_MAX, "/%s", path) >= PATH_MAX)
+		return path;
+	return buffer;
+}
+
+#define ELSEWHERE __attribute__((noinline)) static
 
 /* --- opening ----------------------------------------------------------------------------- */
 
@@ -81,12 +114,12 @@ static int open_elsewhere(const char *path, const char *to, int flags)
 	return open(to, flags);
 }
 
-static int open_at(int directory, const char *path, int flags, mode_t mode)
+ELSEWHERE int open_at(int directory, const char *path, int flags, mode_t mode)
 {
-	char buffer[PATH_MAX];
-	const char *to = lead(path, buffer);
+	char whole[PATH_MAX], buffer[PATH_MAX];
+	const char *from = absolute(path, whole), *to = lead(from, buffer);
 
-	return to == path ? openat(directory, path, flags, mode) : open_elsewhere(path, to, flags);
+	return to == from ? openat(directory, path, flags, mode) : open_elsewhere(from, to, flags);
 }
 
 static mode_t mode_of(int flags, va_list arguments)
@@ -113,8 +146,8 @@ static int hook_openat(int directory, const char *path, int flags, ...)
 	va_start(arguments, flags);
 	mode = mode_of(flags, arguments);
 	va_end(arguments);
-	return is_candidate(path) ? open_at(directory, path, flags, mode)
-				  : openat(directory, path, flags, mode);
+	return is_candidate_from(directory, path) ? open_at(directory, path, flags, mode)
+						  : openat(directory, path, flags, mode);
 }
 
 /* The fortified ones have no mode. */
@@ -125,20 +158,17 @@ static int hook_open_2(const char *path, int flags)
 
 static int hook_openat_2(int directory, const char *path, int flags)
 {
-	return is_candidate(path) ? open_at(directory, path, flags, 0)
-				  : openat(directory, path, flags, 0);
+	return is_candidate_from(directory, path) ? open_at(directory, path, flags, 0)
+						  : openat(directory, path, flags, 0);
 }
 
-static FILE *hook_fopen(const char *path, const char *mode)
+ELSEWHERE FILE *fopen_elsewhere(const char *path, const char *mode)
 {
 	char buffer[PATH_MAX];
-	const char *to;
+	const char *to = lead(path, buffer);
 	int flags = O_RDONLY, fd;
 	FILE *file;
 
-	if (!is_candidate(path))
-		return fopen(path, mode);
-	to = lead(path, buffer);
 	if (to == path || is_null_device(to))
 		return fopen(to, mode);
 	if (mode[0] != 'r')
@@ -154,50 +184,73 @@ static FILE *hook_fopen(const char *path, const char *mode)
 	return file;
 }
 
+static FILE *hook_fopen(const char *path, const char *mode)
+{
+	return is_candidate(path) ? fopen_elsewhere(path, mode) : fopen(path, mode);
+}
+
 /* --- looking ----------------------------------------------------------------------------- */
 
-#define HOOK(result, name, parameters, path, call)                                                 \
+/* `to` is the path that `call` uses. */
+#define HOOK(result, name, parameters, arguments, candidate, call)                                 \
+	ELSEWHERE result name##_elsewhere parameters                                               \
+	{                                                                                          \
+		char whole[PATH_MAX], buffer[PATH_MAX];                                            \
+		const char *from = absolute(path, whole), *to = lead(from, buffer);                \
+                                                                                                   \
+		if (to == from)                                                                    \
+			to = path;                                                                 \
+		return call;                                                                       \
+	}                                                                                          \
 	static result hook_##name parameters                                                       \
 	{                                                                                          \
-		char buffer[PATH_MAX];                                                             \
-		const char *to = lead(path, buffer);                                               \
+		const char *to = path;                                                             \
                                                                                                    \
-		return call;                                                                       \
+		return candidate ? name##_elsewhere arguments : call;                              \
 	}
-
-HOOK(int, stat, (const char *path, struct stat *out), path, stat(to, out))
-HOOK(int, lstat, (const char *path, struct stat *out), path, lstat(to, out))
-HOOK(int, fstatat, (int directory, const char *path, struct stat *out, int flags), path,
-     fstatat(directory, to, out, flags))
-HOOK(int, statx, (int directory, const char *path, int flags, unsigned int mask, struct statx *out),
-     path, statx(directory, to, flags, mask, out))
-/* of programs built before glibc 2.33; the struct is the same in all versions for 64 bits */
-HOOK(int, xstat, (int version, const char *path, struct stat *out), path, stat(to, out))
-HOOK(int, lxstat, (int version, const char *path, struct stat *out), path, lstat(to, out))
-HOOK(int, fxstatat, (int version, int directory, const char *path, struct stat *out, int flags),
-     path, fstatat(directory, to, out, flags))
-HOOK(int, access, (const char *path, int mode), path, access(to, mode))
-HOOK(int, euidaccess, (const char *path, int mode), path, euidaccess(to, mode))
-HOOK(int, faccessat, (int directory, const char *path, int mode, int flags), path,
-     faccessat(directory, to, mode, flags))
-HOOK(DIR *, opendir, (const char *path), path, opendir(to))
-HOOK(int, scandir,
-     (const char *path, struct dirent ***out, int (*filter)(const struct dirent *),
-      int (*compare)(const struct dirent **, const struct dirent **)),
-     path, scandir(to, out, filter, compare))
-HOOK(ssize_t, readlink, (const char *path, char *out, size_t size), path, readlink(to, out, size))
-HOOK(ssize_t, readlinkat, (int directory, const char *path, char *out, size_t size), path,
-     readlinkat(directory, to, out, size))
+#define HOOK_PATH(result, name, parameters, arguments, call)                                       \
+	HOOK(result, name, parameters, arguments, is_candidate(path), call)
+#define HOOK_AT(result, name, parameters, arguments, call)                                         \
+	HOOK(result, name, parameters, arguments, is_candidate_from(directory, path), call)
 
 extern ssize_t __readlink_chk(const char *, char *, size_t, size_t);
 extern ssize_t __readlinkat_chk(int, const char *, char *, size_t, size_t);
 extern char *__realpath_chk(const char *, char *, size_t);
 
-HOOK(ssize_t, readlink_chk, (const char *path, char *out, size_t size, size_t room), path,
-     __readlink_chk(to, out, size, room))
-HOOK(ssize_t, readlinkat_chk,
-     (int directory, const char *path, char *out, size_t size, size_t room), path,
-     __readlinkat_chk(directory, to, out, size, room))
+typedef int filter_fn(const struct dirent *);
+typedef int compare_fn(const struct dirent **, const struct dirent **);
+
+HOOK_PATH(int, stat, (const char *path, struct stat *out), (path, out), stat(to, out))
+HOOK_PATH(int, lstat, (const char *path, struct stat *out), (path, out), lstat(to, out))
+HOOK_AT(int, fstatat, (int directory, const char *path, struct stat *out, int flags),
+	(directory, path, out, flags), fstatat(directory, to, out, flags))
+HOOK_AT(int, statx,
+	(int directory, const char *path, int flags, unsigned int mask, struct statx *out),
+	(directory, path, flags, mask, out), statx(directory, to, flags, mask, out))
+/* of programs built before glibc 2.33; the struct is the same in all versions for 64 bits */
+HOOK_PATH(int, xstat, (int version, const char *path, struct stat *out), (version, path, out),
+	  stat(to, out))
+HOOK_PATH(int, lxstat, (int version, const char *path, struct stat *out), (version, path, out),
+	  lstat(to, out))
+HOOK_AT(int, fxstatat, (int version, int directory, const char *path, struct stat *out, int flags),
+	(version, directory, path, out, flags), fstatat(directory, to, out, flags))
+HOOK_PATH(int, access, (const char *path, int mode), (path, mode), access(to, mode))
+HOOK_PATH(int, euidaccess, (const char *path, int mode), (path, mode), euidaccess(to, mode))
+HOOK_AT(int, faccessat, (int directory, const char *path, int mode, int flags),
+	(directory, path, mode, flags), faccessat(directory, to, mode, flags))
+HOOK_PATH(DIR *, opendir, (const char *path), (path), opendir(to))
+HOOK_PATH(int, scandir,
+	  (const char *path, struct dirent ***out, filter_fn *filter, compare_fn *compare),
+	  (path, out, filter, compare), scandir(to, out, filter, compare))
+HOOK_PATH(ssize_t, readlink, (const char *path, char *out, size_t size), (path, out, size),
+	  readlink(to, out, size))
+HOOK_AT(ssize_t, readlinkat, (int directory, const char *path, char *out, size_t size),
+	(directory, path, out, size), readlinkat(directory, to, out, size))
+HOOK_PATH(ssize_t, readlink_chk, (const char *path, char *out, size_t size, size_t room),
+	  (path, out, size, room), __readlink_chk(to, out, size, room))
+HOOK_AT(ssize_t, readlinkat_chk,
+	(int directory, const char *path, char *out, size_t size, size_t room),
+	(directory, path, out, size, room), __readlinkat_chk(directory, to, out, size, room))
 
 /* A character device is itself, and not what stands in for it. */
 static char *name_of_device(const char *path, char *out)
@@ -207,7 +260,7 @@ static char *name_of_device(const char *path, char *out)
 	return strcpy(out, path);
 }
 
-static char *hook_realpath(const char *path, char *out)
+ELSEWHERE char *realpath_elsewhere(const char *path, char *out)
 {
 	char buffer[PATH_MAX];
 	const char *to = lead(path, buffer);
@@ -221,6 +274,11 @@ static char *hook_realpath(const char *path, char *out)
 	return result;
 }
 
+static char *hook_realpath(const char *path, char *out)
+{
+	return is_candidate(path) ? realpath_elsewhere(path, out) : realpath(path, out);
+}
+
 static char *hook_realpath_chk(const char *path, char *out, size_t room)
 {
 	return room < PATH_MAX || !is_candidate(path) ? __realpath_chk(path, out, room)
@@ -232,7 +290,9 @@ static char *hook_canonicalize_file_name(const char *path)
 	return hook_realpath(path, NULL);
 }
 
-static int hook_glob(const char *pattern, int flags, int (*error)(const char *, int), glob_t *out)
+typedef int glob_error_fn(const char *, int);
+
+ELSEWHERE int glob_elsewhere(const char *pattern, int flags, glob_error_fn *error, glob_t *out)
 {
 	char buffer[PATH_MAX];
 	const char *to = lead(pattern, buffer);
@@ -244,6 +304,12 @@ static int hook_glob(const char *pattern, int flags, int (*error)(const char *, 
 	for (size_t i = 0; rc == 0 && i < out->gl_pathc; i++)
 		redirect->back(out->gl_pathv[(flags & GLOB_DOOFFS ? out->gl_offs : 0) + i]);
 	return rc;
+}
+
+static int hook_glob(const char *pattern, int flags, glob_error_fn *error, glob_t *out)
+{
+	return is_candidate(pattern) ? glob_elsewhere(pattern, flags, error, out)
+				     : glob(pattern, flags, error, out);
 }
 
 /* --- modules that come later ------------------------------------------------------------- */

@@ -7,9 +7,9 @@
  * hooks: open, fopen, stat, access, opendir, scandir, readlink, realpath, glob and their kin
  * (hooks.c).
  *
- * Not seen: relative paths, system calls that a program makes itself (Go), other programs that it
- * starts, descriptors of directories that libc walks (nftw). `verbena run --namespace` is for
- * those.
+ * Not seen: relative paths (but for those from a descriptor of "/", as hwloc has them), system
+ * calls that a program makes itself (Go), other programs that it starts, descriptors of directories
+ * that libc walks (nftw). `verbena run --namespace` is for those.
  */
 #ifndef VB_REDIRECT_REDIRECT_H
 #define VB_REDIRECT_REDIRECT_H
@@ -18,9 +18,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What the owner of the paths answers, from any thread; errno may change. A path is absolute and
- * below /sys/ or /dev/. */
+/* What the owner of the paths answers, from any thread; errno may change. He is asked about
+ * absolute paths below /sys/ or /dev/. */
 struct vb_redirect_ops {
+	/* marks - one of these is in every path that leads elsewhere; NULL at the end. */
+	const char *const *marks;
 	/* where - the path to take in its place, in buffer or static. NULL: this one. */
 	const char *(*where)(const char *path, char buffer[PATH_MAX]);
 	/* back - turns a path that libc made from where()'s answer into what the program should

@@ -163,9 +163,8 @@ static const char *guid_text(uint64_t guid, char text[20])
 static const char *gid_text(const struct in6_addr *gid, char text[40])
 {
 	for (int i = 0; i < 8; i++)
-		snprintf(text + 5 * i, 6, "%02x%02x:", gid->s6_addr[2 * i],
-			 gid->s6_addr[2 * i + 1]);
-	text[39] = '\0'; /* in place of the last colon */
+		snprintf(text + 5 * i, 40 - (size_t)(5 * i), "%02x%02x%s", gid->s6_addr[2 * i],
+			 gid->s6_addr[2 * i + 1], i < 7 ? ":" : "");
 	return text;
 }
 

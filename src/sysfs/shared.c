@@ -85,15 +85,41 @@ static int open_directory(int parent, const char *name)
 	return openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Removes a tree that nobody uses. */
+/* Whether the directory of that name is the one that is open. */
+static bool is_named(int parent, const char *name, int fd, ino_t *inode)
+{
+	struct stat ours, named;
+
+	if (fstat(fd, &ours) != 0 || fstatat(parent, name, &named, AT_SYMLINK_NOFOLLOW) != 0)
+		return false;
+	*inode = ours.st_ino;
+	return ours.st_ino == named.st_ino && ours.st_dev == named.st_dev;
+}
+
+/* A name that no process looks for: of a tree on its way in or out. */
+static int random_name(char name[64])
+{
+	uint64_t random;
+
+	if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
+		return -EIO;
+	snprintf(name, 64, PREFIX "new-%016" PRIx64, random);
+	return 0;
+}
+
+/* Removes a tree that nobody uses. With the lock, what has the name cannot lose it but by us. It
+ * loses it first: we may be killed half way. */
 static void remove_unused(int parent, const char *name)
 {
 	int fd = open_directory(parent, name);
+	char other[64];
+	ino_t inode;
 
 	if (fd < 0)
 		return;
-	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-		vb_sysfs_remove(parent, name);
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_named(parent, name, fd, &inode) &&
+	    random_name(other) == 0 && renameat(parent, name, parent, other) == 0)
+		vb_sysfs_remove(parent, other);
 	close(fd);
 }
 
@@ -118,12 +144,10 @@ static void sweep(int parent)
 static int make(int parent, const char *name, struct vb_device *const *list, int count)
 {
 	char unfinished[64];
-	uint64_t random;
-	int fd, rc;
+	int fd, rc = random_name(unfinished);
 
-	if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
-		return -EIO;
-	snprintf(unfinished, sizeof(unfinished), PREFIX "new-%016" PRIx64, random);
+	if (rc)
+		return rc;
 	if (mkdirat(parent, unfinished, 0700) != 0)
 		return -errno;
 	(void)fchmodat(parent, unfinished, 0700, 0);
@@ -147,17 +171,12 @@ static int make(int parent, const char *name, struct vb_device *const *list, int
 /* The locked descriptor of the tree of that name, or -errno; -EAGAIN: it is on its way out. */
 static int take(int parent, const char *name, ino_t *inode)
 {
-	struct stat ours, named;
 	int fd = open_directory(parent, name);
 
 	if (fd < 0)
 		return -errno;
-	if (flock(fd, LOCK_SH | LOCK_NB) == 0 && fstat(fd, &ours) == 0 &&
-	    fstatat(parent, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    ours.st_ino == named.st_ino) {
-		*inode = ours.st_ino;
+	if (flock(fd, LOCK_SH | LOCK_NB) == 0 && is_named(parent, name, fd, inode))
 		return fd;
-	}
 	close(fd);
 	return -EAGAIN;
 }

@@ -145,7 +145,8 @@ static int value(const char *path, bool cloexec)
  * looks for devices. */
 __attribute__((constructor)) static void start(void)
 {
-	static const struct vb_redirect_ops ops = {where, back, value};
+	static const char *const marks[] = {"infiniband", "verbena", NULL};
+	static const struct vb_redirect_ops ops = {marks, where, back, value};
 	const char *setting = getenv("VERBENA_REDIRECT");
 
 	if (getauxval(AT_SECURE) || (setting && strcmp(setting, "0") == 0))

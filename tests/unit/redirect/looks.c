@@ -138,6 +138,24 @@ static int look_readlink(const char *path, char *out, size_t size, int directory
 	return 0;
 }
 
+/* From a descriptor of a directory, without the "/" in front. */
+static int look_from(const char *directory, const char *how, const char *path, char *out,
+		     size_t size)
+{
+	int fd = open(directory, O_RDONLY | O_DIRECTORY), error;
+	struct stat status;
+
+	if (!strncmp(how, "openat", 6))
+		error = say_read(openat(fd, path + 1, O_RDONLY), out, size);
+	else if (!strncmp(how, "fstatat", 7))
+		error = say_stat(fstatat(fd, path + 1, &status, 0), &status, out, size);
+	else
+		error = look_readlink(path + 1, out, size, fd);
+	if (fd >= 0)
+		close(fd);
+	return error;
+}
+
 int look(const char *how, const char *path, char *out, size_t size)
 {
 	struct statx extended;
@@ -145,6 +163,8 @@ int look(const char *how, const char *path, char *out, size_t size)
 
 	errno = 0;
 	*out = '\0';
+	if (strstr(how, "from "))
+		return look_from(strstr(how, "from ") + 5, how, path, out, size);
 	if (!strcmp(how, "open"))
 		return say_read(open(path, O_RDONLY), out, size);
 	if (!strcmp(how, "open by table"))

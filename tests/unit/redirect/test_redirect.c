@@ -66,7 +66,8 @@ static int value(const char *path, bool cloexec)
 	return fds[0];
 }
 
-static const struct vb_redirect_ops ops = {where, back, value};
+static const char *const marks[] = {"nothing", "vb-test", NULL};
+static const struct vb_redirect_ops ops = {marks, where, back, value};
 
 /* --- modules ----------------------------------------------------------------------------- */
 
@@ -106,6 +107,10 @@ static const struct {
 	{"stat", SEEN "/link", "file"},
 	{"lstat", SEEN "/link", "link"},
 	{"fstatat", SEEN "/folder", "directory"},
+	{"openat from /", SEEN "/stays", "as it was"},
+	{"openat from /", SEEN "/moves", "now"},
+	{"fstatat from /", SEEN "/folder", "directory"},
+	{"readlinkat from /", SEEN "/link", "stays"},
 	{"statx", SEEN "/stays", ""},
 	{"stat", SEEN "/device", "character device"},
 	{"lstat", SEEN "/device", "character device"},
@@ -175,7 +180,7 @@ static void test_what_is_no_pointer_is_refused_by_the_kernel(void **state)
 	char found[16];
 
 	for (size_t i = 0; i < VB_ARRAY_SIZE(built); i++) {
-		assert_int_equal(looks[i]("open", NULL, found, sizeof(found)), EFAULT);
+		assert_int_equal(looks[i]("open", (char *)1, found, sizeof(found)), EFAULT);
 		assert_int_equal(looks[i]("access", (char *)1, found, sizeof(found)), EFAULT);
 	}
 }
@@ -198,6 +203,15 @@ static void test_nobody_writes_there(void **state)
 	assert_int_equal(looks[0]("fopen", SEEN "/none", found, 16), ENOENT);
 	assert_int_equal(looks[0]("open", SEEN "/stays", found, 16), 0);
 	assert_string_equal(found, "as it was");
+}
+
+/* The same path from another directory is another. */
+static void test_relative_paths_count_from_the_root_alone(void **state)
+{
+	char found[16];
+
+	assert_int_equal(looks[0]("openat from .", SEEN "/stays", found, 16), ENOENT);
+	assert_int_equal(looks[0]("openat from no descriptor", SEEN "/stays", found, 16), EBADF);
 }
 
 /* This program's own looks are the owner's. */
@@ -383,6 +397,7 @@ int main(void)
 		cmocka_unit_test(test_other_paths_are_left_alone),
 		cmocka_unit_test(test_what_is_no_pointer_is_refused_by_the_kernel),
 		cmocka_unit_test(test_nobody_writes_there),
+		cmocka_unit_test(test_relative_paths_count_from_the_root_alone),
 		cmocka_unit_test(test_the_owner_sees_the_system),
 		cmocka_unit_test(test_modules_that_others_load_later),
 		cmocka_unit_test(test_modules_that_came_since),
