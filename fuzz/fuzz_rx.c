@@ -27,11 +27,21 @@ enum control {
 	LONG_SIZE = 1 << 7, /* two bytes */
 };
 
-static const uint8_t kind_of_transport[8] = {
-	[VB_TRANSPORT_RC] = FUZZ_RC,
-	[VB_TRANSPORT_UC] = FUZZ_UC,
-	[VB_TRANSPORT_UD] = FUZZ_UD,
-};
+static enum fuzz_kind kind_of(uint8_t opcode)
+{
+	switch (vb_opcode_transport(opcode)) {
+	case VB_TRANSPORT_RC:
+		return FUZZ_RC;
+	case VB_TRANSPORT_UC:
+		return FUZZ_UC;
+	case VB_TRANSPORT_UD:
+		return FUZZ_UD;
+	case VB_TRANSPORT_XRC:
+		return vb_opcode_table[opcode].flags & VB_IS_RESPONSE ? FUZZ_XRC_SEND
+								      : FUZZ_XRC_RECV;
+	}
+	return FUZZ_RC;
+}
 
 static void put24(uint8_t *at, uint32_t value)
 {
@@ -49,7 +59,7 @@ static void put_right(const struct fuzz_side *side, uint8_t *bytes, size_t size,
 
 	if (size < VB_BTH_BYTES)
 		return;
-	qp = side->qp[kind_of_transport[bytes[0] >> 5]];
+	qp = side->qp[kind_of(bytes[0])];
 	put24(bytes + 5, qp->qpn);
 	if (control & AS_IT_IS || vb_headers_decode(&h, bytes, size) < 0)
 		return;
@@ -58,6 +68,7 @@ static void put_right(const struct fuzz_side *side, uint8_t *bytes, size_t size,
 		h.pkey = VB_DEFAULT_PKEY;
 		h.tver = 0;
 		h.deth.qkey = qp->attr.qkey;
+		h.srqn = side->xrc_srq->srqn;
 		h.reth.rkey = h.atomic.rkey = side->mr[FUZZ_ALL_RIGHTS]->rkey;
 		h.reth.va = memory + h.reth.va % (FUZZ_MEMORY + 8);
 		h.atomic.va = memory + h.atomic.va % (FUZZ_MEMORY + 8);
@@ -103,6 +114,20 @@ static void post(struct fuzz_side *side)
 		4,
 		0,
 		1,
+		FUZZ_XRC_SEND,
+		VB_WR_RDMA_READ,
+		2,
+		1,
+		0,
+		1,
+		0xc2,
+		100,
+		0,
+		0,
+		4,
+		0,
+		1,
+		0,
 		FUZZ_RC,
 		VB_WR_RDMA_WRITE,
 		2,

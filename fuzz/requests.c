@@ -44,8 +44,14 @@ static void note_srq_completed(struct fuzz_account *account, uint64_t id)
 
 static void judge(struct fuzz_side *side, const struct vb_cqe *cqe)
 {
-	uintptr_t kind = (uintptr_t)cqe->qp->user;
+	uintptr_t kind;
 
+	if (!cqe->qp) { /* a receive of XRC; the queue pair may be gone */
+		VB_ASSERT(!cqe->is_send);
+		note_srq_completed(&side->xrc_recvs, cqe->wr_id);
+		return;
+	}
+	kind = (uintptr_t)cqe->qp->user;
 	VB_ASSERT(kind < FUZZ_KINDS && cqe->qp == side->qp[kind] && cqe->qpn == cqe->qp->qpn);
 	VB_ASSERT((cqe->status == VB_WC_SUCCESS) == (cqe->vendor_err == VB_CHECK_NONE));
 	if (cqe->is_send)
@@ -153,7 +159,9 @@ void fuzz_post_send(struct fuzz_side *side, struct vb_fuzz_input *in)
 
 	if (is_full(account))
 		return;
-	wr.opcode = (enum vb_wr_opcode)vb_fuzz_below(in, 8);
+	wr.opcode = (enum vb_wr_opcode)vb_fuzz_below(in, 10);
+	if (wr.opcode >= 8)
+		wr.opcode += VB_WR_FLUSH - 8;
 	wr.flags = vb_fuzz_below(in, 16);
 	wr.num_sge = draw_sges(side, in, sges);
 	if (kind == FUZZ_UD) {
@@ -165,10 +173,17 @@ void fuzz_post_send(struct fuzz_side *side, struct vb_fuzz_input *in)
 		wr.rkey = draw_key(peer, in, true);
 		wr.compare_add = vb_fuzz_u8(in);
 		wr.swap = wr.compare_add + 1;
+		wr.flush.placement = (uint8_t)wr.compare_add & 3;
+		wr.flush.selectivity = (uint8_t)(wr.compare_add >> 2 & 1);
+		wr.flush.length = (uint32_t)wr.compare_add << 5;
 	}
 	if (wr.flags & VB_SEND_INLINE)
 		make_readable(side, sges, wr.num_sge);
-	if (wr.opcode >= VB_WR_ATOMIC_CMP_AND_SWP && wr.num_sge > 0) {
+	if (kind == FUZZ_XRC_SEND) /* now and then of nobody */
+		wr.remote_srqn = peer->xrc_srq->srqn + (vb_fuzz_u8(in) == 0xff);
+	if (wr.opcode == VB_WR_FLUSH) {
+		wr.num_sge = 0;
+	} else if (wr.opcode >= VB_WR_ATOMIC_CMP_AND_SWP && wr.num_sge > 0) {
 		wr.num_sge = 1;
 		sges[0].length = 8;
 	}
@@ -191,26 +206,30 @@ void fuzz_post_recv(struct fuzz_side *side, struct vb_fuzz_input *in)
 void fuzz_post_srq(struct fuzz_side *side, struct vb_fuzz_input *in)
 {
 	struct vb_sge sges[FUZZ_SGE_MAX];
-	struct fuzz_account *account = &side->srq_recvs;
+	const bool xrc = vb_fuzz_u8(in) & 1;
+	struct fuzz_account *account = xrc ? &side->xrc_recvs : &side->srq_recvs;
+	struct vb_srq *srq = xrc ? side->xrc_srq : side->srq;
 	struct vb_recv_wr wr = {.wr_id = account->posted, .sges = sges};
 
 	wr.num_sge = draw_sges(side, in, sges);
-	if (side->srq && !is_full(account) && vb_srq_post(side->srq, &wr) == 0)
+	if (srq && !is_full(account) && vb_srq_post(srq, &wr) == 0)
 		note_posted(account, false);
 }
 
 bool fuzz_post_plain_recv(struct fuzz_side *side, enum fuzz_kind kind)
 {
 	struct vb_qp *qp = side->qp[kind];
-	struct fuzz_account *account = qp->srq ? &side->srq_recvs : &side->recvs[kind];
+	struct vb_srq *srq = kind == FUZZ_XRC_RECV ? side->xrc_srq : qp->srq;
+	struct fuzz_account *account = kind == FUZZ_XRC_RECV ? &side->xrc_recvs
+				       : qp->srq	     ? &side->srq_recvs
+							     : &side->recvs[kind];
 	const struct vb_mr *mr = side->mr[FUZZ_ALL_RIGHTS];
 	struct vb_sge sge = {.addr = (uintptr_t)fuzz_memory(side),
 			     .length = FUZZ_MEMORY,
 			     .lkey = mr ? mr->lkey : 0};
 	struct vb_recv_wr wr = {.wr_id = account->posted, .sges = &sge, .num_sge = 1};
 
-	if (is_full(account) ||
-	    (qp->srq ? vb_srq_post(qp->srq, &wr) : vb_qp_post_recv(qp, &wr)) != 0)
+	if (is_full(account) || (srq ? vb_srq_post(srq, &wr) : vb_qp_post_recv(qp, &wr)) != 0)
 		return false;
 	note_posted(account, false);
 	return true;
@@ -260,16 +279,20 @@ static void draw_headers(const struct fuzz_side *side, const struct vb_qp *qp,
 	h->aeth.syndrome = vb_fuzz_u8(in);
 	h->aeth.msn = bits;
 	h->imm = bits;
+	h->srqn = bits & 32 ? bits : side->xrc_srq->srqn;
+	h->feth.placement = bits & 3;
+	h->feth.selectivity = bits >> 6;
 }
 
 size_t fuzz_forge(const struct fuzz_side *side, struct vb_fuzz_input *in, uint8_t *out)
 {
 	static const uint8_t transport[FUZZ_KINDS] = {VB_TRANSPORT_RC, VB_TRANSPORT_UC,
-						      VB_TRANSPORT_UD};
+						      VB_TRANSPORT_UD, VB_TRANSPORT_XRC,
+						      VB_TRANSPORT_XRC};
 	uint8_t kind = (uint8_t)vb_fuzz_below(in, FUZZ_KINDS);
 	const struct vb_qp *qp = side->qp[kind];
 	struct vb_headers h = {
-		.opcode = (uint8_t)(transport[kind] << 5 | vb_fuzz_below(in, 24)),
+		.opcode = (uint8_t)(transport[kind] << 5 | vb_fuzz_below(in, 32)),
 	};
 	uint32_t payload;
 	int bytes;

@@ -127,7 +127,7 @@ static void on_event(void *env, const struct vb_event *event)
 
 	VB_ASSERT(!event->qp || event->qp->nic == side->nic);
 	VB_ASSERT(!event->cq || event->cq == side->send_cq || event->cq == side->recv_cq);
-	VB_ASSERT(!event->srq || event->srq == side->srq);
+	VB_ASSERT(!event->srq || event->srq == side->srq || event->srq == side->xrc_srq);
 }
 
 static void on_cq_event(void *env, struct vb_cq *cq)
@@ -225,18 +225,21 @@ static void clear_account(struct fuzz_account *account)
 
 static void create_qp(struct fuzz_side *side, enum fuzz_kind kind)
 {
-	static const enum vb_qp_type type[FUZZ_KINDS] = {VB_QPT_RC, VB_QPT_UC, VB_QPT_UD};
+	static const enum vb_qp_type type[FUZZ_KINDS] = {VB_QPT_RC, VB_QPT_UC, VB_QPT_UD,
+							 VB_QPT_XRC_SEND, VB_QPT_XRC_RECV};
 	const struct fuzz_config *c = &side->world->config;
 	struct vb_qp_init init = {
 		.type = type[kind],
 		.send_cq = side->send_cq,
 		.recv_cq = side->recv_cq,
-		.srq = kind == FUZZ_UC ? NULL : side->srq,
+		.srq = kind == FUZZ_RC || kind == FUZZ_UD ? side->srq : NULL,
 		.cap = c->cap,
 		.sq_sig_all = c->sig_all,
 	};
 
-	side->qp[kind] = vb_qp_create(side->pd, &init);
+	if (kind == FUZZ_XRC_RECV)
+		init = (struct vb_qp_init){.type = VB_QPT_XRC_RECV, .xrcd = side->xrcd};
+	side->qp[kind] = vb_qp_create(init.xrcd ? NULL : side->pd, &init);
 	VB_ASSERT(side->qp[kind]);
 	side->qp[kind]->user = (void *)(uintptr_t)kind;
 	clear_account(&side->sends[kind]);
@@ -251,7 +254,7 @@ void fuzz_recreate(struct fuzz_side *side, enum fuzz_kind kind)
 
 void fuzz_region_toggle(struct fuzz_side *side, enum fuzz_region region)
 {
-	const uint32_t all = VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL;
+	const uint32_t all = VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL | VB_ACCESS_FLUSH_GLOBAL;
 	struct vb_mr **mr = &side->mr[region];
 
 	if (*mr) {
@@ -281,12 +284,18 @@ static void create_objects(struct fuzz_side *side)
 	side->send_cq = vb_cq_create(side->nic, c->cq_entries, NULL);
 	side->recv_cq = vb_cq_create(side->nic, c->cq_entries, NULL);
 	side->srq = c->use_srq ? vb_srq_create(side->pd, 16, FUZZ_SGE_MAX, 2, NULL) : NULL;
+	side->xrcd = vb_xrcd_create(side->nic);
+	VB_ASSERT(side->xrcd);
+	side->xrc_srq =
+		vb_xrc_srq_create(side->pd, side->xrcd, side->recv_cq, 16, FUZZ_SGE_MAX, NULL);
+	VB_ASSERT(side->xrc_srq);
 	side->ah = vb_ah_create(side->pd, &attr);
 	VB_ASSERT(side->pd && side->other_pd && side->send_cq && side->recv_cq && side->ah);
 	VB_ASSERT(!c->use_srq || side->srq);
 	for (int r = 0; r < FUZZ_REGIONS; r++)
 		fuzz_region_toggle(side, (enum fuzz_region)r);
 	clear_account(&side->srq_recvs);
+	clear_account(&side->xrc_recvs);
 	for (int k = 0; k < FUZZ_KINDS; k++)
 		create_qp(side, (enum fuzz_kind)k);
 }
@@ -309,6 +318,8 @@ static void destroy_objects(struct fuzz_side *side)
 	}
 	vb_ah_put(side->ah);
 	VB_ASSERT(vb_srq_destroy(side->srq) == 0);
+	VB_ASSERT(vb_srq_destroy(side->xrc_srq) == 0);
+	VB_ASSERT(vb_xrcd_destroy(side->xrcd) == 0);
 	VB_ASSERT(vb_cq_destroy(side->send_cq) == 0);
 	VB_ASSERT(vb_cq_destroy(side->recv_cq) == 0);
 	VB_ASSERT(vb_pd_destroy(side->pd) == 0);
@@ -330,7 +341,7 @@ static struct vb_qp_attr connection(struct fuzz_side *side, enum fuzz_kind kind)
 		.access_flags = c->access,
 		.ah = side->ah->attr,
 		.path_mtu = (enum vb_mtu)c->mtu,
-		.dest_qpn = fuzz_peer(side)->qp[kind]->qpn,
+		.dest_qpn = fuzz_peer(side)->qp[fuzz_peer_kind(kind)]->qpn,
 		.rq_psn = c->psn,
 		.sq_psn = c->psn,
 		.timeout = c->timeout,
@@ -350,6 +361,13 @@ static const uint32_t step_masks[FUZZ_KINDS][3] = {
 	{VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
 	 VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN, VB_QP_SQ_PSN},
 	{VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_QKEY, 0, VB_QP_SQ_PSN},
+	{VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+	 VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN,
+	 VB_QP_SQ_PSN | VB_QP_TIMEOUT | VB_QP_RETRY_CNT | VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC},
+	{VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS,
+	 VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN | VB_QP_MAX_DEST_RD_ATOMIC |
+		 VB_QP_MIN_RNR_TIMER,
+	 VB_QP_SQ_PSN | VB_QP_TIMEOUT},
 };
 
 void fuzz_connect(struct fuzz_side *side, enum fuzz_kind kind)

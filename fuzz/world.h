@@ -2,7 +2,7 @@
 /*
  * world.h - two NICs of src/core with one queue pair of each type, for the targets to abuse.
  *
- *      side 0  RC UC UD                                   RC UC UD  side 1
+ *      side 0  RC UC UD XRC                           RC UC UD XRC  side 1
  *      nic --- tx ---> link[0] (a queue of packets) ---> rx --- nic
  *          <-- rx <--- link[1]                      <--- tx
  *
@@ -18,6 +18,7 @@
 #define VB_FUZZ_WORLD_H
 
 #include "core/nic.h"
+#include "core/xrc.h"
 #include "fuzz.h"
 
 #define FUZZ_MEMORY 8192u
@@ -28,8 +29,9 @@
 #define FUZZ_SGE_MAX 3u
 #define FUZZ_REGIONS 4
 
-enum fuzz_kind { FUZZ_RC, FUZZ_UC, FUZZ_UD };
-#define FUZZ_KINDS 3
+/* An XRC_SEND queue pair is connected to the other side's XRC_RECV. */
+enum fuzz_kind { FUZZ_RC, FUZZ_UC, FUZZ_UD, FUZZ_XRC_SEND, FUZZ_XRC_RECV };
+#define FUZZ_KINDS 5
 
 /* The regions, all over the same memory. */
 enum fuzz_region {
@@ -65,10 +67,12 @@ struct fuzz_side {
 	struct vb_pd *pd, *other_pd;
 	struct vb_cq *send_cq, *recv_cq;
 	struct vb_srq *srq;
+	struct vb_xrcd *xrcd;
+	struct vb_srq *xrc_srq;
 	struct vb_ah *ah;
 	struct vb_mr *mr[FUZZ_REGIONS];
 	struct vb_qp *qp[FUZZ_KINDS];
-	struct fuzz_account sends[FUZZ_KINDS], recvs[FUZZ_KINDS], srq_recvs;
+	struct fuzz_account sends[FUZZ_KINDS], recvs[FUZZ_KINDS], srq_recvs, xrc_recvs;
 	struct fuzz_link out;
 	uint8_t *block;	  /* guard, memory, guard */
 	uint32_t paths;	  /* resolved and not released */
@@ -141,6 +145,14 @@ size_t fuzz_forge(const struct fuzz_side *side, struct vb_fuzz_input *in, uint8_
 static inline struct fuzz_side *fuzz_peer(struct fuzz_side *side)
 {
 	return &side->world->side[!side->index];
+}
+
+/* fuzz_peer_kind - what a queue pair of this kind is connected to. */
+static inline enum fuzz_kind fuzz_peer_kind(enum fuzz_kind kind)
+{
+	if (kind == FUZZ_XRC_SEND)
+		return FUZZ_XRC_RECV;
+	return kind == FUZZ_XRC_RECV ? FUZZ_XRC_SEND : kind;
 }
 
 static inline uint8_t *fuzz_memory(const struct fuzz_side *side)

@@ -99,7 +99,18 @@ static enum vb_wc_opcode wc_opcode(const struct vb_op *op)
 
 static const char *type_name(const struct vb_end *end)
 {
-	return end->conn->type == VB_QPT_RC ? "RC" : end->conn->type == VB_QPT_UC ? "UC" : "UD";
+	switch (end->qp->type) {
+	case VB_QPT_RC:
+		return "RC";
+	case VB_QPT_UC:
+		return "UC";
+	case VB_QPT_UD:
+		return "UD";
+	case VB_QPT_XRC_SEND:
+	case VB_QPT_XRC_RECV:
+		return "XRC";
+	}
+	return "?";
 }
 
 static void fail_at(const struct vb_end *end, const char *format, ...)
@@ -369,7 +380,7 @@ static uint32_t find_next(struct vb_end *end, const struct vb_recv *recv, const 
 			continue;
 		if (matches(end, recv, slot, i, cqe))
 			return i;
-		if (end->conn->type == VB_QPT_RC) {
+		if (vb_conn_is_reliable(end->conn)) {
 			const struct vb_op *op = &end->peer->ops[i];
 
 			fail_at(end,
@@ -403,7 +414,7 @@ static void check_message(struct vb_end *end, const struct vb_recv *recv, const 
 	end->peer->ops[index].deliveries++;
 	if (ud)
 		check_grh(end, recv, slot);
-	if (end->conn->type == VB_QPT_RC)
+	if (vb_conn_is_reliable(end->conn))
 		check_visible(end, index);
 }
 
@@ -446,7 +457,8 @@ void vb_check_completion(struct vb_world *world, struct vb_node *node, const str
 {
 	struct vb_end *end = vb_world_find_end(world, node, cqe->qpn);
 
-	if (!end || end->qp != cqe->qp) {
+	/* A receive of XRC is the SRQ's. */
+	if (!end || (end->qp != cqe->qp && (cqe->qp || end->qp->type != VB_QPT_XRC_RECV))) {
 		vb_sim_fail(&world->net.sim, "completion for unknown QP %x", cqe->qpn);
 		return;
 	}
@@ -476,7 +488,7 @@ static bool is_unfinished(const struct vb_end *end)
 		return true;
 	if (end->conn->broken)
 		return !end->conn->torn_down;
-	return end->conn->type == VB_QPT_RC && end->peer->received < end->consumers;
+	return vb_conn_is_reliable(end->conn) && end->peer->received < end->consumers;
 }
 
 bool vb_check_is_done(const struct vb_world *world)
@@ -550,6 +562,8 @@ static void check_region(struct vb_world *world, const struct vb_end *end)
 
 	switch (end->conn->type) {
 	case VB_QPT_RC:
+	case VB_QPT_XRC_SEND:
+	case VB_QPT_XRC_RECV:
 		right = end->conn->broken ? byte_may_be(world, end, maybe)
 					  : !memcmp(end->region, end->shadow, end->region_bytes);
 		break;
@@ -564,8 +578,6 @@ static void check_region(struct vb_world *world, const struct vb_end *end)
 			right &= end->region[k] == maybe[k] || end->region[k] == end->first[k];
 		break;
 	case VB_QPT_UD:
-	case VB_QPT_XRC_SEND:
-	case VB_QPT_XRC_RECV:
 		right = !memcmp(end->region, end->first, end->region_bytes);
 		break;
 	}
@@ -587,7 +599,7 @@ static void check_deliveries(struct vb_world *world, const struct vb_end *end)
 		if (op->deliveries > 1 && end->conn->type != VB_QPT_UD)
 			fail_at(end, "message %u arrived %u times", i, op->deliveries);
 		if (op->succeeded && consumes(op) && !op->deliveries &&
-		    end->conn->type == VB_QPT_RC && !end->peer->node->dead)
+		    vb_conn_is_reliable(end->conn) && !end->peer->node->dead)
 			fail_at(end, "message %u succeeded and never arrived", i);
 	}
 	if (copies > link->count.duplicated)
@@ -623,7 +635,7 @@ void vb_check_flushed(struct vb_world *world)
 		if (end->pool->end && end->pool->taken != end->pool->posted)
 			fail_at(end, "%u of %u receive requests completed", end->pool->taken,
 				end->pool->posted);
-		if (end->pool->srq && !end->last_wqe)
+		if (end->qp->srq && !end->last_wqe)
 			fail_at(end, "LAST_WQE_REACHED is missing");
 	}
 	for (uint32_t i = 0; i < world->cq_count; i++)

@@ -271,7 +271,7 @@ static void make_op(struct vb_end *end, struct vb_op *op, uint32_t index)
 	if (!spoil(end, op, index)) {
 		if (is_atomic(op->opcode))
 			aim_atomic(end, op, index);
-		else if (end->conn->type == VB_QPT_RC &&
+		else if (vb_conn_is_reliable(end->conn) &&
 			 (is_write(op->opcode) || is_read(op->opcode)))
 			aim_rc(end, op, index);
 		else if (is_write(op->opcode))
@@ -326,6 +326,8 @@ static void aim_request(struct vb_end *end, const struct vb_op *op, struct vb_se
 		wr->rkey ^= 0x80000000u;
 	wr->compare_add = op->compare;
 	wr->swap = op->swap;
+	if (end->conn->type == VB_QPT_XRC_SEND)
+		wr->remote_srqn = peer->pool->srq->srqn;
 	if (end->conn->type == VB_QPT_UD) {
 		wr->ah = end->ah;
 		wr->remote_qpn = peer->qp->qpn;
@@ -510,8 +512,10 @@ static void to_rts(void *object, uint64_t word, void *data)
 	};
 	uint32_t mask = VB_QP_STATE | VB_QP_SQ_PSN;
 
-	if (end->conn->type == VB_QPT_RC)
-		mask |= VB_QP_TIMEOUT | VB_QP_RETRY_CNT | VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC;
+	if (vb_conn_is_reliable(end->conn))
+		mask |= VB_QP_TIMEOUT;
+	if (vb_conn_is_reliable(end->conn) && end->qp->type != VB_QPT_XRC_RECV)
+		mask |= VB_QP_RETRY_CNT | VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC;
 	if (end->node->dead)
 		return;
 	if (end->qp->state == VB_QPS_RTR)
@@ -538,7 +542,7 @@ static void to_rtr(void *object, uint64_t word, void *data)
 
 	if (end->conn->type != VB_QPT_UD)
 		mask |= VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN;
-	if (end->conn->type == VB_QPT_RC)
+	if (end->qp->type == VB_QPT_RC || end->qp->type == VB_QPT_XRC_RECV)
 		mask |= VB_QP_MAX_DEST_RD_ATOMIC | VB_QP_MIN_RNR_TIMER;
 	if (end->node->dead)
 		return;
@@ -596,7 +600,7 @@ static void on_event(void *env, struct vb_node *node, const struct vb_event *eve
 			  NULL);
 		break;
 	case VB_EVENT_QP_LAST_WQE_REACHED:
-		if (end->last_wqe || !end->pool->srq)
+		if (end->last_wqe || !end->qp->srq)
 			vb_sim_fail(sim, "end %u: LAST_WQE_REACHED twice or without an SRQ",
 				    end->index);
 		end->last_wqe = true;
@@ -682,7 +686,7 @@ void vb_workload_start(struct vb_world *world)
 		if (vb_rng_chance(rng, 100000))
 			vb_sim_at(&world->net.sim, vb_rng_between(rng, 0, 20000000), drain, end, 0,
 				  NULL);
-		for (uint32_t k = 0; end->pool->end && k < end->pool->depth; k++)
+		for (uint32_t k = 0; end->pool == &end->own_pool && k < end->pool->depth; k++)
 			vb_workload_recv_later(end->pool, k);
 	}
 	for (uint32_t i = 0; i < world->cq_count; i++)

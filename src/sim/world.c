@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/psn.h"
+#include "core/xrc.h"
 
 #define ARENA_BYTES (48u << 20)
 #define SCRATCH_BYTES (1u << 20)
@@ -168,7 +169,7 @@ static void draw_weights(struct vb_rng *rng, struct vb_end *end)
 {
 	for (uint32_t i = 0; i < VB_ARRAY_SIZE(end->weight); i++)
 		end->weight[i] = vb_rng_chance(rng, 300000) ? 0 : 1 + vb_rng_below(rng, 10);
-	if (end->conn->type != VB_QPT_RC) {
+	if (!vb_conn_is_reliable(end->conn)) {
 		end->weight[VB_WR_RDMA_READ] = 0;
 		end->weight[VB_WR_ATOMIC_CMP_AND_SWP] = end->weight[VB_WR_ATOMIC_FETCH_AND_ADD] = 0;
 	}
@@ -217,8 +218,8 @@ static void draw_end(struct vb_world *world, struct vb_conn *conn, struct vb_end
 
 static void draw_conn(struct vb_world *world, uint32_t index)
 {
-	static const enum vb_qp_type types[] = {VB_QPT_RC, VB_QPT_RC, VB_QPT_RC, VB_QPT_UC,
-						VB_QPT_UD};
+	static const enum vb_qp_type types[] = {VB_QPT_RC, VB_QPT_RC, VB_QPT_RC,
+						VB_QPT_UC, VB_QPT_UD, VB_QPT_XRC_SEND};
 	struct vb_conn *conn = &world->conn[index];
 	struct vb_rng *rng = rng_of(world);
 	uint32_t a = vb_rng_below(rng, world->net.node_count), b;
@@ -251,6 +252,8 @@ static void draw_conn(struct vb_world *world, uint32_t index)
 		end->index = 2 * index + i;
 		end->node = &world->net.nodes[i ? b : a];
 		end->peer = &conn->end[!i];
+		if (i && conn->type == VB_QPT_XRC_SEND)
+			end->op_count = 0; /* the target's half requests nothing */
 	}
 }
 
@@ -260,7 +263,7 @@ static void draw_mischief(struct vb_world *world)
 	struct vb_conn *conn = &world->conn[vb_rng_below(rng, world->conn_count)];
 	struct vb_end *end = &conn->end[vb_rng_below(rng, 2)];
 
-	if (conn->type != VB_QPT_RC || !end->op_count || !vb_rng_chance(rng, 300000))
+	if (!vb_conn_is_reliable(conn) || !end->op_count || !vb_rng_chance(rng, 300000))
 		return;
 	world->mischief =
 		(enum vb_mischief)vb_rng_between(rng, VB_MISCHIEF_RKEY, VB_MISCHIEF_COUNT - 1);
@@ -365,12 +368,46 @@ static struct vb_poller *make_cq(struct vb_world *world, struct vb_node *node)
 	return poller;
 }
 
+/* make_xrc_queue - the target's half receives from an SRQ of its own, in the node's one domain; the
+ * initiator's half receives nothing. */
+static void make_xrc_queue(struct vb_world *world, struct vb_end *end, struct vb_poller *recv_cq)
+{
+	struct vb_xrcd **xrcd = &world->xrcd[end->node->index];
+	struct vb_pool *pool = &end->own_pool;
+
+	end->pool = pool;
+	make_pool(world, pool, end->node, end->conn->max_length);
+	if (end == &end->conn->end[0]) {
+		pool->end = end;
+		pool->left = 0;
+		return;
+	}
+	if (!*xrcd)
+		*xrcd = vb_xrcd_create(end->node->nic);
+	VB_ASSERT(*xrcd);
+	pool->srq = vb_xrc_srq_create(world->pd[end->node->index], *xrcd, recv_cq->cq, pool->depth,
+				      pool->sges, pool);
+	VB_ASSERT(pool->srq);
+}
+
+static struct vb_qp *make_xrc_target(struct vb_world *world, struct vb_end *end)
+{
+	struct vb_qp_init init = {
+		.type = VB_QPT_XRC_RECV,
+		.xrcd = world->xrcd[end->node->index],
+		.user = end,
+	};
+
+	return vb_qp_create(NULL, &init);
+}
+
 static void make_qp(struct vb_world *world, struct vb_end *end, struct vb_poller *send_cq,
 		    struct vb_poller *recv_cq)
 {
 	struct vb_rng *rng = rng_of(world);
 	struct vb_node *node = end->node;
-	bool shared = end->conn->type != VB_QPT_UC && vb_rng_chance(rng, 300000);
+	bool xrc = end->conn->type == VB_QPT_XRC_SEND;
+	bool shared = end->conn->type != VB_QPT_UC && !xrc && vb_rng_chance(rng, 300000);
 	struct vb_qp_init init = {
 		.type = end->conn->type,
 		.send_cq = send_cq->cq,
@@ -383,7 +420,9 @@ static void make_qp(struct vb_world *world, struct vb_end *end, struct vb_poller
 	if (world->victim && end == world->victim->peer &&
 	    (world->mischief == VB_MISCHIEF_TOO_LONG || world->mischief == VB_MISCHIEF_NO_RECEIVE))
 		shared = false;
-	if (shared) {
+	if (xrc) {
+		make_xrc_queue(world, end, recv_cq);
+	} else if (shared) {
 		end->pool = shared_pool(world, node);
 		init.srq = end->pool->srq;
 	} else {
@@ -399,7 +438,8 @@ static void make_qp(struct vb_world *world, struct vb_end *end, struct vb_poller
 		.max_recv_sge = end->pool->sges,
 		.max_inline_data = end->inline_max,
 	};
-	end->qp = vb_qp_create(world->pd[node->index], &init);
+	end->qp = xrc && end->pool->srq ? make_xrc_target(world, end)
+					: vb_qp_create(world->pd[node->index], &init);
 	VB_ASSERT(end->qp);
 	VB_ASSERT(init.cap.max_send_wr >= end->depth && init.cap.max_send_sge >= end->sges);
 	vb_node_watch(node, end->qp);
@@ -443,6 +483,7 @@ static void forget_objects(struct vb_world *world)
 
 		vb_node_unwatch(end->node, end->qp);
 		vb_qp_destroy(end->qp);
+		VB_ASSERT(vb_srq_destroy(end->own_pool.srq) == 0);
 		vb_ah_put(end->ah);
 		vb_mr_destroy(end->region_mr);
 		for (uint32_t k = 0; k < 2; k++) {
@@ -458,6 +499,7 @@ static void forget_objects(struct vb_world *world)
 		for (uint32_t k = 0; k < 2; k++)
 			vb_mr_destroy(world->srq_pool[i].mr[k]);
 		vb_mr_destroy(world->counter_mr[i]);
+		VB_ASSERT(vb_xrcd_destroy(world->xrcd[i]) == 0);
 		VB_ASSERT(vb_pd_destroy(world->pd[i]) == 0);
 	}
 }

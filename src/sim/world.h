@@ -81,7 +81,7 @@ struct vb_pool {
 	struct vb_world *world;
 	struct vb_node *node;
 	struct vb_end *end; /* whose own queue it is */
-	struct vb_srq *srq; /* or the SRQ */
+	struct vb_srq *srq; /* or the SRQ; of XRC each end has its own */
 	uint32_t depth, length, slot_bytes, sges;
 	uint32_t left;	  /* requests that will still be posted */
 	uint64_t late_ns; /* a free buffer is posted at most so much later */
@@ -143,14 +143,19 @@ struct vb_end {
 };
 
 struct vb_conn {
-	enum vb_qp_type type;
+	enum vb_qp_type type; /* XRC_SEND: end 0 is that, end 1 XRC_RECV */
 	uint32_t index, path_mtu, mtu, max_length;
 	struct vb_end end[2];
 	bool broken; /* an error was seen or made: it is going to be torn down */
 	bool torn_down;
 };
 
-/* What is done wrong on purpose, to one end of an RC connection. */
+static inline bool vb_conn_is_reliable(const struct vb_conn *conn)
+{
+	return conn->type == VB_QPT_RC || conn->type == VB_QPT_XRC_SEND;
+}
+
+/* What is done wrong on purpose, to one end of a reliable connection. */
 enum vb_mischief {
 	VB_MISCHIEF_NONE,
 	VB_MISCHIEF_RKEY,	/* unknown rkey */
@@ -187,6 +192,7 @@ struct vb_world {
 	struct vb_pd *pd[VB_NET_NODES];
 	struct vb_poller poller[VB_WORLD_CQS];
 	struct vb_pool srq_pool[VB_NET_NODES];
+	struct vb_xrcd *xrcd[VB_NET_NODES];
 	struct vb_conn conn[VB_WORLD_CONNS];
 	uint64_t *counter[VB_NET_NODES], counter_sum[VB_NET_NODES], counter_iova[VB_NET_NODES];
 	bool counter_unsure[VB_NET_NODES];

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/xrc.h"
+
 #define QKEY 0x1234567u
 #define STEPS_MAX 1000000
 
@@ -80,7 +82,7 @@ void scenario_connect_to(struct scenario *s, int at, int peer, const struct scen
 		.qkey = QKEY,
 		.access_flags = o->access == NO_ACCESS ? 0
 				: o->access	       ? o->access
-						       : VB_ACCESS_REMOTE_ALL,
+					    : VB_ACCESS_REMOTE_ALL | VB_ACCESS_FLUSH_GLOBAL,
 		.ah = {.dgid = s->net.nodes[peer].gid,
 		       .is_global = true,
 		       .port_num = 1,
@@ -98,7 +100,10 @@ void scenario_connect_to(struct scenario *s, int at, int peer, const struct scen
 		.retry_cnt = o->retry_cnt,
 		.rnr_retry = o->rnr_retry,
 	};
-	const bool rc = s->qp[at]->type == VB_QPT_RC, ud = s->qp[at]->type == VB_QPT_UD;
+	const enum vb_qp_type type = s->qp[at]->type;
+	const bool ud = type == VB_QPT_UD;
+	const bool responds = type == VB_QPT_RC || type == VB_QPT_XRC_RECV;
+	const bool requests = type == VB_QPT_RC || type == VB_QPT_XRC_SEND;
 
 	modify(s, at, &attr,
 	       VB_QP_STATE | VB_QP_PKEY_INDEX | VB_QP_PORT |
@@ -106,13 +111,12 @@ void scenario_connect_to(struct scenario *s, int at, int peer, const struct scen
 	attr.qp_state = VB_QPS_RTR;
 	modify(s, at, &attr,
 	       VB_QP_STATE | (ud ? 0u : VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN | VB_QP_RQ_PSN) |
-		       (rc ? VB_QP_MAX_DEST_RD_ATOMIC | VB_QP_MIN_RNR_TIMER : 0u));
+		       (responds ? VB_QP_MAX_DEST_RD_ATOMIC | VB_QP_MIN_RNR_TIMER : 0u));
 	attr.qp_state = VB_QPS_RTS;
 	modify(s, at, &attr,
-	       VB_QP_STATE | VB_QP_SQ_PSN |
-		       (rc ? VB_QP_TIMEOUT | VB_QP_RETRY_CNT | VB_QP_RNR_RETRY |
-					VB_QP_MAX_QP_RD_ATOMIC
-			   : 0u));
+	       VB_QP_STATE | VB_QP_SQ_PSN | (requests || responds ? VB_QP_TIMEOUT : 0u) |
+		       (requests ? VB_QP_RETRY_CNT | VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC
+				 : 0u));
 	if (ud)
 		s->ah[at] = vb_ah_create(s->pd[at], &attr.ah);
 }
@@ -137,13 +141,21 @@ static void make_side(struct scenario *s, int at, const struct scenario_options 
 	assert_non_null(s->memory[at]);
 	s->pd[at] = vb_pd_create(node->nic);
 	s->cq[at] = vb_cq_create(node->nic, o->cqes ? o->cqes : SCENARIO_CQES, NULL);
-	s->mr[at] = vb_mr_create(s->pd[at], s->memory[at], SCENARIO_BYTES, 0x100000,
-				 VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL);
+	s->mr[at] =
+		vb_mr_create(s->pd[at], s->memory[at], SCENARIO_BYTES, 0x100000,
+			     VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL | VB_ACCESS_FLUSH_GLOBAL);
 	if (o->srq)
 		s->srq[at] = vb_srq_create(s->pd[at], 64, 4, 0, NULL);
-	init.send_cq = init.recv_cq = s->cq[at];
-	init.srq = s->srq[at];
-	s->qp[at] = vb_qp_create(s->pd[at], &init);
+	if (o->xrc && at == B) {
+		s->xrcd = vb_xrcd_create(node->nic);
+		s->srq[at] = vb_xrc_srq_create(s->pd[at], s->xrcd, s->cq[at], 64, 4, NULL);
+		init = (struct vb_qp_init){.type = VB_QPT_XRC_RECV, .xrcd = s->xrcd};
+	} else {
+		init.type = o->xrc ? VB_QPT_XRC_SEND : init.type;
+		init.send_cq = init.recv_cq = s->cq[at];
+		init.srq = s->srq[at];
+	}
+	s->qp[at] = vb_qp_create(init.xrcd ? NULL : s->pd[at], &init);
 	assert_non_null(s->qp[at]);
 	vb_node_watch(node, s->qp[at]);
 }
@@ -191,11 +203,11 @@ void scenario_end(struct scenario *s)
 		scenario_destroy_qp(s, i);
 		vb_ah_put(s->ah[i]);
 		vb_mr_destroy(s->mr[i]);
+		assert_int_equal(vb_srq_destroy(s->srq[i]), 0);
 		assert_int_equal(vb_cq_destroy(s->cq[i]), 0);
-		if (s->srq[i])
-			assert_int_equal(vb_srq_destroy(s->srq[i]), 0);
 		assert_int_equal(vb_pd_destroy(s->pd[i]), 0);
 	}
+	assert_int_equal(vb_xrcd_destroy(s->xrcd), 0);
 	vb_net_finish(&s->net);
 	free(s->memory[A]);
 	free(s->memory[B]);
@@ -227,6 +239,7 @@ struct vb_send_wr scenario_wr(struct scenario *s, int from, enum vb_wr_opcode op
 		.ah = s->ah[from],
 		.remote_qpn = s->qp[!from]->qpn,
 		.remote_qkey = QKEY,
+		.remote_srqn = s->srq[!from] ? s->srq[!from]->srqn : 0,
 	};
 }
 

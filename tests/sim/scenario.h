@@ -44,6 +44,7 @@ struct scenario_options {
 	uint32_t segment;			   /* not 0: the path has packets of its own size */
 	uint32_t cqes;				   /* 0: plenty */
 	bool srq;	    /* receive requests of both sides go to one SRQ a node */
+	bool xrc;	    /* A is the initiator of an XRC connection, B the target */
 	bool not_signalled; /* sq_sig_all is off */
 };
 #define NO_RD_ATOMIC 0xff
@@ -73,6 +74,7 @@ struct scenario {
 	struct vb_pd *pd[2];
 	struct vb_cq *cq[2];
 	struct vb_srq *srq[2];
+	struct vb_xrcd *xrcd; /* xrc: at B */
 	struct vb_qp *qp[2];
 	struct vb_mr *mr[2]; /* all rights, SCENARIO_BYTES at memory */
 	struct vb_ah *ah[2];

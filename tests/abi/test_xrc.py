@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Debian's programs over XRC: ibv_xsrq_pingpong, and perftest with -c XRC.
+
+One client: with more, ibv_xsrq_pingpong sends to each by the connections of the others, whose
+processes would have to share an XRC domain.
+"""
+import pytest
+
+import hosts
+
+PERFTEST = [
+    ("ib_send_bw", ("-b", "-q", "2")), ("ib_send_lat", ("-e",)), ("ib_write_bw", ()), ("ib_read_lat", ()),
+    ("ib_atomic_bw", ("-A", "CMP_AND_SWAP")),
+]
+
+
+def test_xsrq_pingpong(pair):
+    for output in hosts.run_pair(*pair, "ibv_xsrq_pingpong", "-g", 1, "-m", 1024, "-n", 100, "-s", 10001):
+        assert output.rstrip().endswith("success"), output
+        assert output.count("SRQN") == 2, output
+
+
+@pytest.mark.parametrize("pair", ["one-host", "two-hosts"], indirect=True)
+@pytest.mark.parametrize("program, options", PERFTEST, ids=[program for program, options in PERFTEST])
+def test_perftest(pair, program, options):
+    queue_pairs = 2 if "-q" in options else 1
+    server, client = hosts.run_pair(*pair, program, "-F", "-c", "XRC", "-x", 1, "-n", 100, *options, limit=90)
+    assert "Connection type : XRC" in client
+    (row,) = hosts.perftest_rows(client)
+    assert row[1] == 100 * queue_pairs, client
+    assert row[4] > 0, client
