@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host/address.h"
+#include "host/neighbour.h"
 #include "verbs/face.h"
 
 #define VB_IPV4_AT 20
@@ -231,4 +233,34 @@ struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struc
 	if (ibv_init_ah_from_wc(pd->context, port_num, wc, grh, &attr))
 		return NULL;
 	return ibv_create_ah(pd, &attr);
+}
+
+/* --- Ethernet ---------------------------------------------------------------------------- */
+
+/* 0 or -errno, unlike most verbs. A program that builds frames wants the address of the next hop.
+ */
+int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
+				uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid)
+{
+	const struct vb_device *host = vb_face_host_device(context);
+	struct vb_neighbour neighbour;
+	struct in6_addr gid, to;
+	const struct vb_gid *from;
+	int rc;
+
+	if (attr->port_num != VB_PORT || attr->grh.sgid_index >= host->gid_count)
+		return -EINVAL;
+	from = &host->gids[attr->grh.sgid_index];
+	memcpy(&gid, attr->grh.dgid.raw, sizeof(gid));
+	to = vb_gid_to_address(&gid);
+	if (IN6_IS_ADDR_UNSPECIFIED(&to) ||
+	    vb_address_is_ipv4(&to) != vb_address_is_ipv4(&from->address))
+		return -EINVAL;
+	rc = vb_neighbour_find(&to, from->ifindex, &neighbour);
+	if (rc)
+		return rc;
+	memcpy(eth_mac, neighbour.mac, ETHERNET_LL_SIZE);
+	if (vid)
+		*vid = neighbour.vlan;
+	return 0;
 }

@@ -220,11 +220,3 @@ VB_EXPORT int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, 
 	buf[n] = '\0';
 	return (int)n;
 }
-
-/* --- not in this library ----------------------------------------------------------------- */
-
-int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
-				uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid)
-{
-	return -EOPNOTSUPP; /* the kernel's sockets find the way */
-}
