@@ -275,18 +275,29 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, const struct vb_reas
 	notify(cq, cqe);
 }
 
-void vb_cq_forget_qp(struct vb_cq *cq, const struct vb_qp *qp)
+/* Those of qp or, where it is NULL, those that no QP has, of the work queue with this number. */
+static void forget(struct vb_cq *cq, const struct vb_qp *qp, uint32_t wq)
 {
 	uint32_t to = cq->tail;
 
 	for (uint32_t from = cq->tail; from != cq->head; from++) {
 		const struct vb_cqe *cqe = &cq->ring[from & cq->mask];
 
-		if (cqe->qp == qp)
+		if (cqe->qp == qp && (qp || cqe->qpn == wq))
 			continue;
 		if (to != from)
 			cq->ring[to & cq->mask] = *cqe;
 		to++;
 	}
 	cq->head = to;
+}
+
+void vb_cq_forget_qp(struct vb_cq *cq, const struct vb_qp *qp)
+{
+	forget(cq, qp, 0);
+}
+
+void vb_cq_forget_wq(struct vb_cq *cq, uint32_t number)
+{
+	forget(cq, NULL, number);
 }

@@ -55,6 +55,7 @@ enum vb_wc_opcode {
 	VB_WC_FETCH_ADD = 4,
 	VB_WC_BIND_MW = 5,
 	VB_WC_LOCAL_INV = 6,
+	VB_WC_TSO = 7,
 	VB_WC_FLUSH = 8,
 	VB_WC_ATOMIC_WRITE = 9,
 	VB_WC_RECV = 1 << 7,
@@ -70,6 +71,7 @@ enum vb_wc_opcode {
 enum vb_wc_flags {
 	VB_WC_GRH = 1 << 0,
 	VB_WC_WITH_IMM = 1 << 1,
+	VB_WC_IP_CSUM_OK = 1 << 2,
 	VB_WC_WITH_INV = 1 << 3,
 	VB_WC_TM_SYNC_REQ = 1 << 4,
 	VB_WC_TM_MATCH = 1 << 5,
@@ -94,7 +96,13 @@ struct vb_cqe {
 	bool is_send; /* completes a request of the send queue */
 	bool solicited;
 	uint64_t time_ns; /* engine time of the completion */
-	uint64_t tm_tag;  /* TM_MATCH */
+	union {
+		uint64_t tm_tag; /* TM_MATCH */
+		struct {	 /* raw packets */
+			uint32_t flow_tag;
+			uint16_t cvlan;
+		};
+	};
 };
 
 enum vb_cq_arm {
@@ -160,6 +168,9 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, const struct vb_reas
 
 /* vb_cq_forget_qp - removes the completions of a QP that is destroyed or reset. */
 void vb_cq_forget_qp(struct vb_cq *cq, const struct vb_qp *qp);
+
+/* vb_cq_forget_wq - the same for a work queue, by its number. */
+void vb_cq_forget_wq(struct vb_cq *cq, uint32_t number);
 
 static inline uint32_t vb_cq_count(const struct vb_cq *cq)
 {

@@ -37,6 +37,7 @@ static const uint8_t wc_opcode[] = {
 	[VB_WR_SEND_WITH_INV] = VB_WC_SEND,
 	[VB_WR_FLUSH] = VB_WC_FLUSH,
 	[VB_WR_ATOMIC_WRITE] = VB_WC_ATOMIC_WRITE,
+	[VB_WR_TSO] = VB_WC_TSO,
 };
 
 void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason)

@@ -31,6 +31,12 @@
 #define VB_MAX_MESSAGE (1u << 31)		    /* bytes */
 #define VB_MAX_PATH_MTU 4096u			    /* bytes */
 #define VB_PKEY_TABLE 1u
+#define VB_MAX_FLOWS 4096u
+#define VB_MAX_WQ 16384u
+#define VB_MAX_WQ_TABLES 4096u
+#define VB_MAX_WQ_TABLE_BITS 9u /* 512 places */
+#define VB_MAX_TSO (256u << 10) /* payload bytes that are cut */
+#define VB_MAX_TSO_HEADER 512u
 #define VB_MAX_TM_TAGS 1024u /* tagged buffers of one SRQ */
 #define VB_MAX_TM_OPS 1024u  /* list operations under way: they are carried out at once */
 #define VB_MAX_TM_SGE 16u

@@ -158,7 +158,8 @@ static bool may_see(struct vb_qp *qp, const struct vb_headers *h, const struct v
 {
 	struct vb_counters *c = &qp->nic->counters;
 
-	if (vb_opcode_transport(h->opcode) != vb_qp_transport(qp) || !is_in_its_direction(qp, h)) {
+	if (qp->type == VB_QPT_RAW_PACKET ||
+	    vb_opcode_transport(h->opcode) != vb_qp_transport(qp) || !is_in_its_direction(qp, h)) {
 		c->rx_wrong_transport++;
 		return false;
 	}
@@ -207,6 +208,8 @@ static void give_to(struct vb_qp *qp, const void *env)
 		break;
 	case VB_QPT_UD:
 		vb_ud_on_packet(qp, &a->h, a->payload, a->bytes, a->rx);
+		break;
+	case VB_QPT_RAW_PACKET: /* may_see() refuses */
 		break;
 	}
 	vb_qp_settle(qp);
@@ -267,7 +270,9 @@ static bool run_qp(struct vb_qp *qp, uint64_t now_ns)
 
 	if (vb_qp_is_reliable(qp))
 		more = vb_rc_responder_run(qp);
-	if (!qp->blocked)
+	if (qp->type == VB_QPT_RAW_PACKET)
+		more = vb_raw_run(qp);
+	else if (!qp->blocked)
 		more |= vb_requester_run(qp, now_ns);
 	vb_qp_settle(qp);
 	return more && !qp->blocked;

@@ -29,7 +29,9 @@
 #include "core/mr.h"
 #include "core/qp.h"
 #include "core/reason.h"
+#include "core/raw.h"
 #include "core/rq.h"
+#include "core/wq.h"
 #include "wire/packet.h"
 #include "wire/path.h"
 
@@ -48,6 +50,7 @@ enum vb_event_type { /* numerically equal to enum ibv_event_type */
 		     VB_EVENT_SRQ_ERR = 14,
 		     VB_EVENT_SRQ_LIMIT_REACHED = 15,
 		     VB_EVENT_QP_LAST_WQE_REACHED = 16,
+		     VB_EVENT_WQ_FATAL = 19,
 };
 
 struct vb_event {
@@ -55,6 +58,7 @@ struct vb_event {
 	struct vb_qp *qp;
 	struct vb_cq *cq;
 	struct vb_srq *srq;
+	struct vb_wq *wq;
 };
 
 enum vb_direction { VB_DIRECT_WRITE, VB_DIRECT_READ };
@@ -93,6 +97,15 @@ struct vb_nic_ops {
 	bool (*present)(void *env, const void *at, uint64_t length, bool write);
 	int (*join)(void *env, const struct in6_addr *group);
 	void (*leave)(void *env, const struct in6_addr *group);
+	/* raw_open, raw_close - the first raw packet queue pair is made, the last one gone. open:
+	 * 0, with port filled in; -EPERM and others. May be NULL, as the next two: no raw packets.
+	 */
+	int (*raw_open)(void *env, struct vb_raw_port *port);
+	void (*raw_close)(void *env);
+	/* raw_tx - as tx; the frame is copied, or gone, when it returns. */
+	int (*raw_tx)(void *env, const uint8_t *frame, uint32_t size);
+	/* raw_listen - which frames vb_nic_raw_rx() is to get from now on. 0 or -errno. */
+	int (*raw_listen)(void *env, const struct vb_raw_wanted *wanted);
 	/* random - 32 bits nobody can predict (the simulator: from its seed). */
 	uint32_t (*random)(void *env);
 };
@@ -141,6 +154,9 @@ struct vb_nic {
 	uint32_t qp_count, mr_count, mw_count, pd_count, cq_count, srq_count, ah_count;
 	uint32_t xrcd_count, xrc_srq_count;
 	uint32_t next_pd_id;
+
+	uint32_t wq_count, wq_table_count, next_wq_number;
+	struct vb_raw *raw; /* NULL while there is no raw packet queue pair */
 
 	struct vb_list groups; /* multicast, mcast.c */
 	uint32_t group_count;

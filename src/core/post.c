@@ -20,6 +20,7 @@
 #define OPCODES_OF_WINDOWS (1u << VB_WR_LOCAL_INV | 1u << VB_WR_BIND_MW)
 #define OPCODES_UC                                                                                 \
 	(OPCODES_UD | 1u << VB_WR_RDMA_WRITE | 1u << VB_WR_RDMA_WRITE_WITH_IMM | OPCODES_OF_WINDOWS)
+#define OPCODES_RAW (1u << VB_WR_SEND | 1u << VB_WR_TSO)
 #define OPCODES_ATOMIC (1u << VB_WR_ATOMIC_CMP_AND_SWP | 1u << VB_WR_ATOMIC_FETCH_AND_ADD)
 #define OPCODES_PLACEMENT (1u << VB_WR_FLUSH | 1u << VB_WR_ATOMIC_WRITE)
 #define OPCODES_RC                                                                                 \
@@ -44,6 +45,8 @@ static uint32_t opcodes_of_type(enum vb_qp_type type)
 		return OPCODES_UC;
 	case VB_QPT_UD:
 		return OPCODES_UD;
+	case VB_QPT_RAW_PACKET:
+		return OPCODES_RAW;
 	case VB_QPT_XRC_RECV:
 		break;
 	}
@@ -89,11 +92,15 @@ static bool judge_send(const struct vb_qp *qp, const struct vb_send_wr *wr, uint
 {
 	if (!state_takes_sends(qp->state) || !opcode_is_of(wr->opcode, opcodes_of_type(qp->type)))
 		return false;
-	if (wr->flags & ~FLAGS_ALL)
+	if (wr->flags & ~(FLAGS_ALL | (qp->type == VB_QPT_RAW_PACKET ? VB_SEND_IP_CSUM : 0)))
 		return false;
 	/* Inline is for data that goes out (ibv_post_send(3)). */
-	if (wr->flags & VB_SEND_INLINE &&
-	    (length > qp->cap.max_inline_data || !opcode_is_of(wr->opcode, OPCODES_INLINE)))
+	if (wr->flags & VB_SEND_INLINE && (length > qp->cap.max_inline_data ||
+					   !opcode_is_of(wr->opcode, OPCODES_INLINE | OPCODES_RAW)))
+		return false;
+	if (wr->opcode == VB_WR_TSO &&
+	    (!wr->tso_header || wr->tso_header_bytes == 0 || wr->tso_mss == 0 ||
+	     wr->tso_header_bytes > qp->tso_header_max || length > VB_MAX_TSO))
 		return false;
 	if (opcode_is_of(wr->opcode, OPCODES_ATOMIC) &&
 	    (wr->num_sge != 1 || length != ATOMIC_BYTES))
@@ -163,12 +170,18 @@ static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const stru
 		.status = too_long ? VB_WC_LOC_LEN_ERR : VB_WC_SUCCESS,
 		.sges = wqe->sges,
 		.inline_data = wqe->inline_data,
+		.tso_header = wqe->tso_header,
 	};
 	if (wr->opcode == VB_WR_BIND_MW) {
 		wqe->bind = wr->bind;
 	} else {
 		wqe->compare_add = wr->compare_add;
 		wqe->swap = wr->swap;
+	}
+	if (wr->opcode == VB_WR_TSO) {
+		wqe->tso_mss = wr->tso_mss;
+		wqe->tso_header_bytes = wr->tso_header_bytes;
+		memcpy(wqe->tso_header, wr->tso_header, wr->tso_header_bytes);
 	}
 	if (is_inline)
 		copy_inline(wqe, wr);

@@ -32,6 +32,7 @@ static bool is_type(enum vb_qp_type type)
 	case VB_QPT_UD:
 	case VB_QPT_XRC_SEND:
 	case VB_QPT_XRC_RECV:
+	case VB_QPT_RAW_PACKET:
 		return true;
 	}
 	return false;
@@ -42,6 +43,9 @@ static bool surroundings_are_valid(const struct vb_pd *pd, const struct vb_qp_in
 {
 	if (!is_type(init->type))
 		return false;
+	if (init->rss)
+		return init->type == VB_QPT_RAW_PACKET && pd && !init->xrcd && !init->send_cq &&
+		       !init->recv_cq && !init->srq;
 	if (init->type == VB_QPT_XRC_RECV)
 		return init->xrcd && !pd && !init->send_cq && !init->recv_cq && !init->srq;
 	if (!pd || init->xrcd || !init->send_cq)
@@ -61,8 +65,11 @@ static bool init_is_valid(const struct vb_qp_init *init)
 {
 	const struct vb_qp_cap *cap = &init->cap;
 
-	if (init->type == VB_QPT_XRC_RECV) /* has no queues */
+	if (init->type == VB_QPT_XRC_RECV || init->rss) /* have no queues */
 		return true;
+	if (init->max_tso_header > VB_MAX_TSO_HEADER ||
+	    (init->type != VB_QPT_RAW_PACKET && (init->max_tso_header || init->strip_vlan)))
+		return false;
 	/* Tag matching is for RC, and takes the send queue for itself. */
 	if (init->srq && init->srq->tm && (init->type != VB_QPT_RC || cap->max_send_wr))
 		return false;
@@ -81,7 +88,7 @@ static struct vb_qp_cap choose_cap(const struct vb_qp_init *init)
 {
 	struct vb_qp_cap cap = init->cap;
 
-	if (init->type == VB_QPT_XRC_RECV || (init->srq && init->srq->tm))
+	if (init->type == VB_QPT_XRC_RECV || init->rss || (init->srq && init->srq->tm))
 		return (struct vb_qp_cap){0};
 	cap.max_send_wr = VB_MAX(cap.max_send_wr, 1u);
 	cap.max_send_sge = VB_MAX(cap.max_send_sge, 1u);
@@ -114,32 +121,34 @@ size_t vb_qp_room(const struct vb_qp_init *init)
 		return 0;
 	cap = choose_cap(init);
 	sends = send_room(init->srq, &cap);
-	if (!sends.max_send_wr) /* XRC_RECV */
+	if (!sends.max_send_wr) /* XRC_RECV, RSS */
 		return 0;
 	places = (size_t)vb_ring_mask(sends.max_send_wr) + 1;
 	return vb_room_bytes(places, sizeof(struct vb_send_wqe)) +
 	       vb_room_bytes(places * sends.max_send_sge, sizeof(struct vb_sge)) +
-	       vb_room_bytes(places, sends.max_inline_data) +
+	       vb_room_bytes(places, (size_t)sends.max_inline_data + init->max_tso_header) +
 	       vb_rq_room(cap.max_recv_wr, cap.max_recv_sge);
 }
 
 static int alloc_send_queue(struct vb_qp *qp, void **room)
 {
 	const struct vb_qp_cap sends = send_room(qp->srq, &qp->cap), *cap = &sends;
+	const size_t bytes = (size_t)cap->max_inline_data + qp->tso_header_max;
 	size_t places;
 
-	if (!cap->max_send_wr) /* XRC_RECV */
+	if (!cap->max_send_wr) /* XRC_RECV, RSS */
 		return 0;
 	qp->sq_mask = vb_ring_mask(cap->max_send_wr);
 	places = (size_t)qp->sq_mask + 1;
 	qp->sq = vb_room_take(room, places, sizeof(*qp->sq));
 	qp->sq_sges = vb_room_take(room, places * cap->max_send_sge, sizeof(*qp->sq_sges));
-	qp->sq_inline = vb_room_take(room, places, cap->max_inline_data);
+	qp->sq_inline = vb_room_take(room, places, bytes);
 	if (!qp->sq || !qp->sq_sges || !qp->sq_inline)
 		return -ENOMEM;
 	for (size_t i = 0; i < places; i++) {
 		qp->sq[i].sges = qp->sq_sges + i * cap->max_send_sge;
-		qp->sq[i].inline_data = qp->sq_inline + i * cap->max_inline_data;
+		qp->sq[i].inline_data = qp->sq_inline + i * bytes;
+		qp->sq[i].tso_header = qp->sq[i].inline_data + cap->max_inline_data;
 	}
 	return 0;
 }
@@ -161,6 +170,7 @@ static int alloc_receive_queue(struct vb_qp *qp, void *room)
 
 static void free_qp(struct vb_qp *qp)
 {
+	free(qp->rss);
 	vb_rq_finish(&qp->rq);
 	free(qp->recv_sges);
 	if (!qp->given) {
@@ -181,14 +191,37 @@ static void count_users(struct vb_qp *qp, int by)
 		qp->recv_cq->users += (uint32_t)by;
 	if (qp->xrcd)
 		qp->xrcd->users += (uint32_t)by;
+	if (qp->rss)
+		qp->rss->table->users += (uint32_t)by;
 	if (qp->srq)
 		qp->srq->users += (uint32_t)by;
+}
+
+static int copy_rss(struct vb_qp *qp, const struct vb_rss *rss)
+{
+	if (!rss)
+		return 0;
+	qp->rss = malloc(sizeof(*qp->rss));
+	if (!qp->rss)
+		return -ENOMEM;
+	*qp->rss = *rss;
+	return 0;
+}
+
+/* Memory, and a number; what was taken so far is free_qp()'s when it fails. */
+static int take_all(struct vb_qp *qp, const struct vb_rss *rss, void *room)
+{
+	if (copy_rss(qp, rss) < 0 || alloc_send_queue(qp, &room) < 0 ||
+	    alloc_receive_queue(qp, room) < 0)
+		return -ENOMEM;
+	return vb_nic_add_qp(qp->nic, qp);
 }
 
 struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init)
 {
 	void *room = init->room;
 	struct vb_qp *qp;
+	int rc;
 
 	if (!surroundings_are_valid(pd, init) || !init_is_valid(init)) {
 		errno = EINVAL;
@@ -211,10 +244,17 @@ struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init)
 	vb_list_init(&qp->windows);
 	qp->given = room != NULL;
 	qp->cap = choose_cap(init);
-	if (alloc_send_queue(qp, &room) < 0 || alloc_receive_queue(qp, room) < 0 ||
-	    vb_nic_add_qp(qp->nic, qp) < 0) {
+	qp->tso_header_max = init->max_tso_header;
+	qp->strip_vlan = init->strip_vlan;
+	rc = init->type == VB_QPT_RAW_PACKET ? vb_raw_get(pd->nic) : 0;
+	if (rc == 0) {
+		rc = take_all(qp, init->rss, room);
+		if (rc < 0 && init->type == VB_QPT_RAW_PACKET)
+			vb_raw_put(pd->nic);
+	}
+	if (rc < 0) {
 		free_qp(qp);
-		errno = ENOMEM;
+		errno = -rc;
 		return NULL;
 	}
 	count_users(qp, 1);
@@ -231,6 +271,7 @@ void vb_qp_destroy(struct vb_qp *qp)
 	if (!qp)
 		return;
 	nic = qp->nic;
+	VB_ASSERT(qp->flows == 0);
 	vb_mcast_detach_all(qp);
 	/* RESET forgets requests and completions, gives the path back and tells the surroundings.
 	 */
@@ -238,6 +279,8 @@ void vb_qp_destroy(struct vb_qp *qp)
 	vb_mw_free_all(qp);
 	vb_nic_remove_qp(nic, qp);
 	vb_list_remove(&qp->xrc_link);
+	if (qp->type == VB_QPT_RAW_PACKET)
+		vb_raw_put(nic);
 	count_users(qp, -1);
 	free_qp(qp);
 }
@@ -336,7 +379,7 @@ void vb_qp_check(const struct vb_qp *qp)
 	case VB_QPS_RTS:
 	case VB_QPS_SQD:
 	case VB_QPS_SQE:
-		VB_ASSERT(qp->path_valid == (qp->type != VB_QPT_UD) && qp->mtu >= 256);
+		VB_ASSERT(qp->path_valid == !vb_qp_is_datagram(qp) && qp->mtu >= 256);
 		check_responder(qp);
 		if (qp->state != VB_QPS_RTR)
 			check_requester(qp);

@@ -36,6 +36,7 @@
 #include "core/tm.h"
 
 struct vb_nic;
+struct vb_rss;
 
 /* numerically equal to enum ibv_qp_type, ibv_qp_state, ibv_mtu, ibv_wr_opcode, ibv_send_flags,
  * ibv_qp_attr_mask; the face asserts it */
@@ -43,6 +44,7 @@ enum vb_qp_type {
 	VB_QPT_RC = 2,
 	VB_QPT_UC = 3,
 	VB_QPT_UD = 4,
+	VB_QPT_RAW_PACKET = 8,
 	VB_QPT_XRC_SEND = 9,  /* the initiator's half: requests out, responses in */
 	VB_QPT_XRC_RECV = 10, /* the target's */
 };
@@ -71,6 +73,7 @@ enum vb_wr_opcode {
 	VB_WR_LOCAL_INV,
 	VB_WR_BIND_MW,
 	VB_WR_SEND_WITH_INV,
+	VB_WR_TSO = 10,
 	VB_WR_FLUSH = 14,
 	VB_WR_ATOMIC_WRITE = 15,
 };
@@ -80,6 +83,7 @@ enum vb_send_flags {
 	VB_SEND_SIGNALED = 1 << 1,
 	VB_SEND_SOLICITED = 1 << 2,
 	VB_SEND_INLINE = 1 << 3,
+	VB_SEND_IP_CSUM = 1 << 4,
 };
 
 enum vb_qp_attr_mask {
@@ -151,6 +155,9 @@ struct vb_send_wr {
 		uint8_t placement;   /* enum vb_placement */
 		uint8_t selectivity; /* enum vb_selectivity */
 	} flush;
+	const uint8_t *tso_header; /* TSO: Ethernet, IP and TCP headers of every segment */
+	uint16_t tso_header_bytes;
+	uint16_t tso_mss; /* payload bytes of a segment */
 };
 
 struct vb_send_wqe {
@@ -181,6 +188,8 @@ struct vb_send_wqe {
 	bool own;	     /* the NIC's own request: the program hears nothing of it */
 	struct vb_sge *sges; /* max_send_sge of them, in the queue's memory */
 	uint8_t *inline_data; /* max_inline_data bytes, in the queue's memory */
+	uint8_t *tso_header;  /* behind them: tso_header_max bytes */
+	uint16_t tso_header_bytes, tso_mss;
 };
 
 /* What the requester side knows. Cursors over PSNs: una <= nxt <= end (modulo 2^24). */
@@ -271,8 +280,12 @@ struct vb_qp {
 	bool sq_sig_all;
 	struct vb_list windows; /* of type 2, bound to it */
 	struct vb_qp_cap cap;
-	struct vb_qp_attr attr; /* as set by modify */
-	struct vb_path path;	/* RC, UC: resolved from attr.ah */
+	uint16_t tso_header_max; /* raw packets; 0: no TSO */
+	bool strip_vlan;	 /* raw packets */
+	uint32_t flows;		 /* rules that lead here */
+	struct vb_rss *rss;	 /* raw packets: receives into work queues, and does nothing else */
+	struct vb_qp_attr attr;	 /* as set by modify */
+	struct vb_path path;	 /* RC, UC: resolved from attr.ah */
 	bool path_valid;
 	uint32_t mtu; /* payload bytes per packet in force: the path MTU or path.segment_max */
 
@@ -308,14 +321,22 @@ struct vb_qp_init {
 	bool sq_sig_all;
 	void *user;
 	void *room; /* for its queues (room.h), vb_qp_room bytes; NULL: the heap */
+	/* raw packets */
+	uint16_t max_tso_header;
+	bool strip_vlan;
+	const struct vb_rss *rss; /* without CQs, SRQ and caps */
 };
+
+/* vb_qp_is_datagram - it has no connection, and no path of its own. */
+#define vb_qp_is_datagram(qp) ((qp)->type == VB_QPT_UD || (qp)->type == VB_QPT_RAW_PACKET)
 
 /* vb_qp_room - 0 for what vb_qp_create refuses. */
 size_t vb_qp_room(const struct vb_qp_init *init);
 /* vb_qp_create - a QP in RESET; init->cap returns what was given (never less than asked). NULL with
  * errno EINVAL: a cap over the NIC's limits, a missing CQ, an SRQ on UC. With an SRQ, max_recv_wr
  * and max_recv_sge are ignored. XRC_SEND receives nothing and needs no receive CQ; XRC_RECV has an
- * XRC domain instead of pd, which is NULL, and of everything else. ENOMEM at VB_MAX_QP. */
+ * XRC domain instead of pd, which is NULL, and of everything else. ENOMEM at VB_MAX_QP. Raw
+ * packets: what vb_raw_get() says. */
 struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init);
 /* vb_qp_destroy - its completions leave the CQs, its requests never complete. NULL is accepted. */
 void vb_qp_destroy(struct vb_qp *qp);

@@ -231,6 +231,19 @@ static const struct move xrc_recv_moves[VB_QPS_COUNT][VB_QPS_COUNT] = {
 	},
 };
 
+/* Linux's, whose raw packet queue pairs have a port and nothing else. */
+static const struct move raw_moves[VB_QPS_COUNT][VB_QPS_COUNT] = {
+	[VB_QPS_RESET][VB_QPS_INIT] = {.valid = true, .required = VB_QP_PORT},
+	[VB_QPS_INIT][VB_QPS_INIT] = {.valid = true},
+	[VB_QPS_INIT][VB_QPS_RTR] = {.valid = true},
+	[VB_QPS_RTR][VB_QPS_RTS] = {.valid = true},
+	[VB_QPS_RTS][VB_QPS_RTS] = {.valid = true},
+	[VB_QPS_RTS][VB_QPS_SQD] = {.valid = true},
+	[VB_QPS_SQD][VB_QPS_SQD] = {.valid = true},
+	[VB_QPS_SQD][VB_QPS_RTS] = {.valid = true},
+	[VB_QPS_SQE][VB_QPS_RTS] = {.valid = true},
+};
+
 /* clang-format on */
 
 static struct move find_move(enum vb_qp_type type, enum vb_qp_state from, enum vb_qp_state to)
@@ -250,6 +263,8 @@ static struct move find_move(enum vb_qp_type type, enum vb_qp_state from, enum v
 		return xrc_send_moves[from][to];
 	case VB_QPT_XRC_RECV:
 		return xrc_recv_moves[from][to];
+	case VB_QPT_RAW_PACKET:
+		return raw_moves[from][to];
 	}
 	return (struct move){0};
 }
@@ -406,6 +421,8 @@ int vb_qp_modify(struct vb_qp *qp, const struct vb_qp_attr *attr, uint32_t mask)
 	enum vb_qp_state to = mask & VB_QP_STATE ? attr->qp_state : qp->state;
 	int rc;
 
+	if (qp->rss) /* it has no states */
+		return -EOPNOTSUPP;
 	if (!judge_move(qp, attr, mask, to) || !judge_values(attr, mask))
 		return -EINVAL;
 	if (mask & VB_QP_AV) {
@@ -442,7 +459,7 @@ static void enter_reset(struct vb_qp *qp)
 
 static void enter_rtr(struct vb_qp *qp)
 {
-	if (qp->type == VB_QPT_UD)
+	if (vb_qp_is_datagram(qp))
 		qp->mtu = VB_MAX_PATH_MTU;
 	vb_responder_start(qp);
 }

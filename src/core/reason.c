@@ -45,6 +45,7 @@ static const char *const names[VB_CHECK_COUNT] = {
 	[VB_CHECK_PATH] = "path",
 	[VB_CHECK_XRC_SRQ] = "xrc-srq",
 	[VB_CHECK_REQ_PLACEMENT] = "request-placement",
+	[VB_CHECK_TSO_HEADER] = "tso-header",
 };
 
 const char *vb_check_name(enum vb_check check)

@@ -59,6 +59,8 @@ enum vb_check {
 	/* Behind what scripts may already know by number */
 	VB_CHECK_XRC_SRQ,	/* receive side, no such SRQ in the QP's XRC domain: SRQ number */
 	VB_CHECK_REQ_PLACEMENT, /* a FLUSH of no known kind: placement, selectivity */
+	/* Raw packets: what is to be repeated is not up to a TCP header's end: bytes */
+	VB_CHECK_TSO_HEADER,
 	VB_CHECK_COUNT,
 };
 

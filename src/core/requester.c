@@ -61,7 +61,7 @@ void vb_requester_start(struct vb_qp *qp)
 		.retries_left = qp->attr.retry_cnt,
 		.rnr_left = qp->attr.rnr_retry,
 	};
-	qp->req.cwnd = qp->type == VB_QPT_UD ? WINDOW_MAX : vb_requester_window(qp);
+	qp->req.cwnd = vb_qp_is_datagram(qp) ? WINDOW_MAX : vb_requester_window(qp);
 }
 
 void vb_requester_go_back(struct vb_qp *qp)

@@ -114,3 +114,33 @@ bool vb_scatter_recv(const struct vb_qp *qp, uint32_t offset, const uint8_t *dat
 	return scatter(qp, srq ? srq->pd : qp->pd, recv->sges, recv->num_sge, offset, data, length,
 		       reason);
 }
+
+bool vb_scatter_to(struct vb_nic *nic, const struct vb_pd *pd, const struct vb_recv_wqe *recv,
+		   uint32_t offset, const uint8_t *data, uint32_t length, struct vb_reason *reason)
+{
+	const uint32_t qpn = reason->qpn;
+
+	for (uint32_t i = 0; i < recv->num_sge && length > 0; i++) {
+		const struct vb_sge *sge = &recv->sges[i];
+		uint32_t piece;
+		uint8_t *at;
+
+		if (offset >= sge->length) {
+			offset -= sge->length;
+			continue;
+		}
+		piece = VB_MIN(sge->length - offset, length);
+		at = vb_mr_local(nic, pd, sge->lkey, sge->addr + offset, piece,
+				 VB_ACCESS_LOCAL_WRITE, reason);
+		if (!at) {
+			reason->qpn = qpn;
+			return false;
+		}
+		memcpy(at, data, piece);
+		data += piece;
+		length -= piece;
+		offset = 0;
+	}
+	VB_ASSERT(length == 0);
+	return true;
+}

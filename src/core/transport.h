@@ -32,6 +32,8 @@ static inline enum vb_transport vb_qp_transport(const struct vb_qp *qp)
 	case VB_QPT_XRC_SEND:
 	case VB_QPT_XRC_RECV:
 		return VB_TRANSPORT_XRC;
+	case VB_QPT_RAW_PACKET: /* its frames are raw.c's */
+		break;
 	}
 	__builtin_unreachable();
 }
@@ -120,6 +122,9 @@ bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_
 /* vb_scatter_recv - the same, into the receive request that the responder holds. */
 bool vb_scatter_recv(const struct vb_qp *qp, uint32_t offset, const uint8_t *data, uint32_t length,
 		     struct vb_reason *reason);
+/* vb_scatter_to - the same into any receive request, whose keys are pd's. */
+bool vb_scatter_to(struct vb_nic *nic, const struct vb_pd *pd, const struct vb_recv_wqe *recv,
+		   uint32_t offset, const uint8_t *data, uint32_t length, struct vb_reason *reason);
 /* vb_place - copies so that the last bytes become visible last: programs poll on them. */
 void vb_place(uint8_t *to, const uint8_t *from, uint32_t length);
 

@@ -8,6 +8,7 @@
  *   thread.c   the background thread
  *   region.c   memory regions: check, register, publish, withdraw
  *   port.c     whether the interface is up
+ *   raw.c      raw packets
  *   gsi.c      QP 1: management datagrams, the connection manager
  *   traffic.c  what passes the port, counted for the whole host
  *   look.c     a device's port and counters, whether it is alive here or not
@@ -69,11 +70,12 @@ struct vb_engine {
 	struct vb_nic *nic;
 	struct vb_registry *registry;
 	struct vb_carrier *udp;
-	struct vb_carrier *local; /* NULL with VERBENA_LOCAL=0 */
-	bool direct;		  /* VERBENA_DIRECT */
-	unsigned int references;  /* under the list's lock */
-	_Atomic int life;	  /* enum vb_life */
-	_Atomic uint32_t outside; /* calls under way that use a carrier without the lock */
+	struct vb_carrier *local;  /* NULL with VERBENA_LOCAL=0 */
+	struct vb_raw_socket *raw; /* NULL without raw packet queue pairs */
+	bool direct;		   /* VERBENA_DIRECT */
+	unsigned int references;   /* under the list's lock */
+	_Atomic int life;	   /* enum vb_life */
+	_Atomic uint32_t outside;  /* calls under way that use a carrier without the lock */
 
 	/* what may come by UDP: paths over it, and UD queue pairs that take packets from anywhere
 	 */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "carrier/local.h"
+#include "carrier/raw.h"
 #include "carrier/udp.h"
 #include "host/engine.h"
 
@@ -45,6 +46,8 @@ static void drop(struct vb_engine *engine)
 	vb_thread_finish(engine);
 	vb_gsi_drop_in_child(engine);
 	vb_port_close(engine);
+	vb_raw_destroy(engine->raw);
+	engine->raw = NULL;
 	vb_udp_drop_in_child(engine->udp);
 	if (engine->local)
 		vb_local_drop_in_child(engine->local);

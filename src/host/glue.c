@@ -20,6 +20,7 @@
 #include "host/device.h"
 #include "host/engine.h"
 #include "host/memory.h"
+#include "host/raw.h"
 #include "wire/mad.h"
 
 #define DEFAULT_HOP_LIMIT 64 /* what a program means that leaves it 0 */
@@ -253,6 +254,8 @@ static void qp_changed(void *env, struct vb_qp *qp)
 	struct vb_engine *engine = env;
 	bool open;
 
+	if (qp->type == VB_QPT_RAW_PACKET)
+		return; /* neither RoCE's nor other processes' */
 	if (qp->type == VB_QPT_UD) {
 		open = qp->state == VB_QPS_RTR || qp->state == VB_QPS_RTS ||
 		       qp->state == VB_QPS_SQD || qp->state == VB_QPS_SQE;
@@ -298,5 +301,9 @@ const struct vb_nic_ops vb_engine_nic_ops = {
 	.present = present,
 	.join = join,
 	.leave = leave,
+	.raw_open = vb_engine_raw_open,
+	.raw_close = vb_engine_raw_close,
+	.raw_tx = vb_engine_raw_tx,
+	.raw_listen = vb_engine_raw_listen,
 	.random = draw,
 };

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <sched.h>
 
+#include "carrier/raw.h"
 #include "host/engine.h"
 
 #define LOCAL_BUDGET 256 /* packets a look */
@@ -31,11 +32,9 @@
 #define YIELD_AFTER 512	   /* tens of microseconds of looking at rings alone */
 #define YIELD_EVERY 64
 
-static int look(struct vb_engine *engine, struct vb_carrier *carrier, int budget)
+/* after_look - got packets were delivered; room: what was refused may be taken now. */
+static int after_look(struct vb_engine *engine, int got, bool room)
 {
-	bool room = false;
-	int got = carrier->ops->poll(carrier, budget, &room);
-
 	if (room && !vb_list_is_empty(&engine->nic->blocked)) {
 		vb_nic_unblock(engine->nic);
 		got++;
@@ -43,10 +42,29 @@ static int look(struct vb_engine *engine, struct vb_carrier *carrier, int budget
 	return got;
 }
 
+static int look(struct vb_engine *engine, struct vb_carrier *carrier, int budget)
+{
+	bool room = false;
+	int got = carrier->ops->poll(carrier, budget, &room);
+
+	return after_look(engine, got, room);
+}
+
+static int look_at_raw(struct vb_engine *engine)
+{
+	bool room = false;
+	int got = vb_raw_poll(engine->raw, UDP_BUDGET, &room);
+
+	return after_look(engine, got, room);
+}
+
+/* The sockets: those of RoCE, and the one of raw packets. */
 static int look_at_udp(struct vb_engine *engine)
 {
 	int got = look(engine, engine->udp, UDP_BUDGET);
 
+	if (engine->raw)
+		got += look_at_raw(engine);
 	engine->udp_skipped = 0;
 	atomic_store_explicit(&engine->udp_looks,
 			      atomic_load_explicit(&engine->udp_looks, memory_order_relaxed) + 1,
@@ -60,7 +78,7 @@ static int look_at_udp(struct vb_engine *engine)
 
 static bool may_come_by_udp(const struct vb_engine *engine)
 {
-	return engine->udp_paths > 0 || engine->ud_qps > 0;
+	return engine->udp_paths > 0 || engine->ud_qps > 0 || engine->raw;
 }
 
 static bool udp_is_due(struct vb_engine *engine)

@@ -109,6 +109,8 @@ static const char *type_name(const struct vb_end *end)
 	case VB_QPT_XRC_SEND:
 	case VB_QPT_XRC_RECV:
 		return "XRC";
+	case VB_QPT_RAW_PACKET: /* not simulated */
+		break;
 	}
 	return "?";
 }
@@ -579,6 +581,8 @@ static void check_region(struct vb_world *world, const struct vb_end *end)
 		break;
 	case VB_QPT_UD:
 		right = !memcmp(end->region, end->first, end->region_bytes);
+		break;
+	case VB_QPT_RAW_PACKET: /* not simulated */
 		break;
 	}
 	if (!right)

@@ -620,6 +620,7 @@ static void on_event(void *env, struct vb_node *node, const struct vb_event *eve
 	case VB_EVENT_CQ_ERR:
 	case VB_EVENT_DEVICE_FATAL:
 	case VB_EVENT_SRQ_ERR:
+	case VB_EVENT_WQ_FATAL:
 		vb_sim_fail(sim, "event %d", event->type);
 		break;
 	}

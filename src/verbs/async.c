@@ -131,6 +131,9 @@ static void on_event(struct vb_engine *engine, const struct vb_event *event)
 	case VB_EVENT_SRQ_LIMIT_REACHED:
 		raise_srq(event->srq, event->type);
 		break;
+	case VB_EVENT_WQ_FATAL:
+		vb_face_raise_wq(event->wq);
+		break;
 	case VB_EVENT_DEVICE_FATAL:
 	case VB_EVENT_PORT_ACTIVE:
 	case VB_EVENT_PORT_ERR:
@@ -180,6 +183,7 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 	struct ibv_qp *qp = event->element.qp;
 	struct ibv_cq *cq = event->element.cq;
 	struct ibv_srq *srq = event->element.srq;
+	struct ibv_wq *wq = event->element.wq;
 
 	switch (event->event_type) {
 	case IBV_EVENT_CQ_ERR:
@@ -207,7 +211,9 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 	case IBV_EVENT_SM_CHANGE:
 	case IBV_EVENT_CLIENT_REREGISTER:
 	case IBV_EVENT_GID_CHANGE:
+		break;
 	case IBV_EVENT_WQ_FATAL:
+		acknowledge(&wq->mutex, &wq->cond, &wq->events_completed);
 		break;
 	}
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "verbs/face.h"
+#include "verbs/raw.h"
 
 uint32_t vb_face_handle(void)
 {
@@ -89,6 +90,7 @@ static void fill_tables(struct verbs_context *verbs)
 	verbs->dealloc_td = vb_face_dealloc_td;
 	verbs->alloc_parent_domain = vb_face_alloc_parent_domain;
 	verbs->modify_cq = vb_face_modify_cq;
+	vb_face_raw_tables(verbs);
 }
 
 static struct vb_face_context *make_context(struct ibv_device *device)
@@ -164,8 +166,10 @@ static void close_objects(struct vb_face_context *context)
 	struct vb_engine *engine = context->engine;
 
 	if (vb_face_enter(engine)) {
+		vb_face_flows_close(objects);
 		vb_list_for_each(l, t, &objects[VB_FACE_QP])
 			vb_face_qp_close(vb_list_entry(l, struct vb_face_qp, object.link));
+		vb_face_wqs_close(objects);
 		vb_list_for_each(l, t, &objects[VB_FACE_AH])
 			vb_face_ah_close(vb_list_entry(l, struct vb_face_ah, object.link));
 		vb_list_for_each(l, t, &objects[VB_FACE_SRQ])

@@ -95,16 +95,6 @@ static uint8_t read_zero(struct ibv_cq_ex *ex)
 	return 0;
 }
 
-static uint16_t read_cvlan(struct ibv_cq_ex *ex)
-{
-	return 0;
-}
-
-static uint32_t read_flow_tag(struct ibv_cq_ex *ex)
-{
-	return 0;
-}
-
 /* Of a completion that tells of a match; zeros otherwise. */
 static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
 {
@@ -113,6 +103,17 @@ static void read_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
 
 	info->tag = match ? cqe->tm_tag : 0;
 	info->priv = match ? cqe->tm_priv : 0;
+}
+
+/* Of receives, which raw packets alone fill in. */
+static uint16_t read_cvlan(struct ibv_cq_ex *ex)
+{
+	return current(ex)->opcode == VB_WC_RECV ? current(ex)->cvlan : 0;
+}
+
+static uint32_t read_flow_tag(struct ibv_cq_ex *ex)
+{
+	return current(ex)->opcode == VB_WC_RECV ? current(ex)->flow_tag : 0;
 }
 
 static uint64_t read_completion_ts(struct ibv_cq_ex *ex)

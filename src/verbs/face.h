@@ -54,7 +54,11 @@ struct vb_face_device {
 
 /* In the order in which closing a device takes them down. */
 enum vb_face_kind {
+	VB_FACE_FLOW,
+	VB_FACE_COUNTERS,
 	VB_FACE_QP,
+	VB_FACE_WQ_TABLE,
+	VB_FACE_WQ,
 	VB_FACE_AH,
 	VB_FACE_SRQ,
 	VB_FACE_CQ,
@@ -424,6 +428,8 @@ static inline struct vb_ah *vb_face_ah_core(struct ibv_ah *ah)
 
 /* --- async.c ----------------------------------------------------------------------------- */
 extern const struct vb_host_hooks vb_face_hooks;
+/* vb_face_raise_wq - wq.c's part. */
+void vb_face_raise_wq(struct vb_wq *core);
 void vb_face_async_init(struct vb_async_source *source, enum ibv_event_type type);
 /* vb_face_contexts_* - the open contexts, for events that concern the whole device. */
 void vb_face_contexts_add(struct vb_face_context *context);

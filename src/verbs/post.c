@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "verbs/face.h"
+#include "verbs/raw.h"
 
 #define SAME(core, verbs) _Static_assert((int)(core) == (int)(verbs), #core)
 SAME(VB_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE);
@@ -63,6 +64,8 @@ static inline int post_one(struct vb_face_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct vb_send_wr core;
 
+	if (qp->ex.qp_base.qp_type == IBV_QPT_RAW_PACKET)
+		return vb_face_raw_post(qp, wr);
 	if (wr->send_flags & ~(unsigned int)VB_SEND_FLAGS ||
 	    !has_plain_form((unsigned int)wr->opcode) || !sges_are_sane(wr->sg_list, wr->num_sge))
 		return -EINVAL;

@@ -7,6 +7,7 @@
 #include "core/mcast.h"
 #include "host/identity.h"
 #include "verbs/face.h"
+#include "verbs/raw.h"
 
 #define SAME(core, verbs) _Static_assert((int)(core) == (int)(verbs), #core)
 SAME(VB_QPT_RC, IBV_QPT_RC);
@@ -89,6 +90,7 @@ static int check_create(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
 	case IBV_QPT_RC:
 	case IBV_QPT_UC:
 	case IBV_QPT_UD:
+	case IBV_QPT_RAW_PACKET:
 		break;
 	case IBV_QPT_XRC_SEND: /* receives nothing: its receive CQ does not matter */
 		return pd && !attr->srq && belongs(pd->context, attr->send_cq) ? 0 : -EINVAL;
@@ -156,7 +158,7 @@ void vb_face_qp_shell_free(struct vb_face_qp *qp)
 
 /* 0 or -errno. */
 static int create_core(struct vb_face_qp *qp, struct vb_engine *engine,
-		       struct ibv_qp_init_attr *attr)
+		       struct ibv_qp_init_attr *attr, const struct vb_qp_init *raw)
 {
 	struct ibv_qp *ibv = &qp->ex.qp_base;
 	struct vb_qp_init init = {
@@ -167,6 +169,9 @@ static int create_core(struct vb_face_qp *qp, struct vb_engine *engine,
 		.xrcd = qp->xrcd ? vb_face_xrcd(qp->xrcd)->core : NULL,
 		.sq_sig_all = attr->sq_sig_all != 0,
 		.user = qp,
+		.max_tso_header = raw->max_tso_header,
+		.strip_vlan = raw->strip_vlan,
+		.rss = raw->rss,
 	};
 	int error;
 
@@ -190,9 +195,10 @@ static int create_core(struct vb_face_qp *qp, struct vb_engine *engine,
 	return 0;
 }
 
-/* In pd, or in xrcd: the other one is NULL. */
+/* In pd, or in xrcd: the other one is NULL. raw: what only raw packets have. */
 static struct vb_face_qp *create_in(struct ibv_context *context, struct ibv_pd *pd,
-				    struct ibv_xrcd *xrcd, struct ibv_qp_init_attr *attr)
+				    struct ibv_xrcd *xrcd, struct ibv_qp_init_attr *attr,
+				    const struct vb_qp_init *raw)
 {
 	struct vb_engine *engine = pd ? vb_face_pd(pd)->engine : vb_face_xrcd(xrcd)->engine;
 	struct vb_face_qp *qp = vb_face_qp_shell(context, pd, xrcd, attr);
@@ -200,7 +206,7 @@ static struct vb_face_qp *create_in(struct ibv_context *context, struct ibv_pd *
 
 	if (!qp)
 		return NULL;
-	error = create_core(qp, engine, attr);
+	error = create_core(qp, engine, attr, raw);
 	if (error) {
 		vb_face_qp_shell_free(qp);
 		errno = -error;
@@ -210,6 +216,8 @@ static struct vb_face_qp *create_in(struct ibv_context *context, struct ibv_pd *
 	return qp;
 }
 
+static const struct vb_qp_init nothing_raw;
+
 static struct vb_face_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	int error = check_create(pd, attr);
@@ -218,7 +226,7 @@ static struct vb_face_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *att
 		errno = -error;
 		return NULL;
 	}
-	return create_in(pd->context, pd, NULL, attr);
+	return create_in(pd->context, pd, NULL, attr, &nothing_raw);
 }
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -243,7 +251,7 @@ static struct ibv_qp *create_xrc_recv(struct ibv_context *context, struct ibv_qp
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	qp = create_in(context, NULL, attr->xrcd, (struct ibv_qp_init_attr *)attr);
+	qp = create_in(context, NULL, attr->xrcd, (struct ibv_qp_init_attr *)attr, &nothing_raw);
 	return qp ? &qp->ex.qp_base : NULL;
 }
 
@@ -252,27 +260,11 @@ _Static_assert(offsetof(struct ibv_qp_init_attr_ex, sq_sig_all) ==
 		       offsetof(struct ibv_qp_init_attr, sq_sig_all),
 	       "struct ibv_qp_init_attr_ex");
 
-struct ibv_qp *vb_face_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+/* The functions of ibv_wr_post(3), where they are asked for; qp may be NULL. */
+static struct ibv_qp *with_builder(struct vb_face_qp *qp, const struct ibv_qp_init_attr_ex *attr)
 {
-	uint32_t known = (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS << 1) - 1;
-	uint32_t done = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
-			IBV_QP_INIT_ATTR_CREATE_FLAGS;
-	struct vb_face_qp *qp;
 	int error;
 
-	if (attr->qp_type == IBV_QPT_XRC_RECV && !(attr->comp_mask & ~known))
-		return create_xrc_recv(context, attr);
-	if (attr->comp_mask & ~known || !(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd ||
-	    attr->pd->context != context) {
-		errno = EINVAL;
-		return NULL;
-	}
-	if (attr->comp_mask & ~done ||
-	    (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags)) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
-	qp = create(attr->pd, (struct ibv_qp_init_attr *)attr);
 	if (!qp || !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
 		return qp ? &qp->ex.qp_base : NULL;
 	error = vb_builder_create(qp, attr->send_ops_flags);
@@ -282,6 +274,46 @@ struct ibv_qp *vb_face_create_qp_ex(struct ibv_context *context, struct ibv_qp_i
 		return NULL;
 	}
 	return &qp->ex.qp_base;
+}
+
+static struct ibv_qp *create_raw(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct vb_qp_init raw = {0};
+	struct vb_rss rss;
+	int error = vb_face_raw_init(attr, &raw, &rss);
+
+	/* What spreads over work queues has no queues of its own. */
+	if (!error && !raw.rss)
+		error = check_create(attr->pd, (struct ibv_qp_init_attr *)attr);
+	if (error) {
+		errno = -error;
+		return NULL;
+	}
+	return with_builder(
+		create_in(context, attr->pd, NULL, (struct ibv_qp_init_attr *)attr, &raw), attr);
+}
+
+struct ibv_qp *vb_face_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	uint32_t known = (IBV_QP_INIT_ATTR_SEND_OPS_FLAGS << 1) - 1;
+	uint32_t done = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+			IBV_QP_INIT_ATTR_CREATE_FLAGS;
+
+	if (attr->qp_type == IBV_QPT_XRC_RECV && !(attr->comp_mask & ~known))
+		return create_xrc_recv(context, attr);
+	if (attr->comp_mask & ~known || !(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd ||
+	    attr->pd->context != context) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (attr->qp_type == IBV_QPT_RAW_PACKET)
+		return create_raw(context, attr);
+	if (attr->comp_mask & ~done ||
+	    (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	return with_builder(create(attr->pd, (struct ibv_qp_init_attr *)attr), attr);
 }
 
 struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *ibv)
@@ -377,6 +409,10 @@ int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
 
 	if (!vb_face_enter(qp->engine))
 		return EIO;
+	if (qp->core->rss) { /* it has no attributes */
+		vb_engine_leave(qp->engine);
+		return EOPNOTSUPP;
+	}
 	vb_qp_query(qp->core, &core);
 	caps = qp->core->cap;
 	vb_engine_leave(qp->engine);
@@ -415,7 +451,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	int i;
 
 	if (vb_face_enter(qp->engine)) {
-		if (vb_mcast_is_attached(qp->core)) {
+		if (vb_mcast_is_attached(qp->core) || qp->core->flows) {
 			vb_engine_leave(qp->engine);
 			return EBUSY;
 		}

@@ -20,12 +20,14 @@
 
 #include "verbs/face.h"
 
-#define VB_BUILDER_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED)
+#define VB_BUILDER_FLAGS                                                                           \
+	(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_IP_CSUM)
 
 struct vb_built {
 	struct vb_send_wr wr;
 	uint32_t first_sge;
-	bool addressed; /* UD, XRC: the setter was called */
+	uint32_t header_at; /* TSO: in bytes */
+	bool addressed;	    /* UD, XRC: the setter was called */
 };
 
 struct vb_builder {
@@ -240,6 +242,27 @@ static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, 
 	wr->flush.selectivity = level;
 }
 
+/* The header is the program's again at once. */
+static void wr_send_tso(struct ibv_qp_ex *ex, void *header, uint16_t bytes, uint16_t mss)
+{
+	struct vb_builder *b = builder_of(ex);
+	struct vb_send_wr *wr = begin(ex, VB_WR_TSO);
+
+	if (!wr)
+		return;
+	if (!header || !bytes || bytes > VB_MAX_TSO_HEADER) {
+		b->error = EINVAL;
+		return;
+	}
+	if (!reserve_bytes(b, bytes))
+		return;
+	memcpy(b->bytes + b->byte_count, header, bytes);
+	b->requests[b->request_count - 1].header_at = b->byte_count;
+	b->byte_count += bytes;
+	wr->tso_header_bytes = bytes;
+	wr->tso_mss = mss;
+}
+
 /* --- setters: they complete the latest request ------------------------------------------- */
 
 static struct vb_send_wr *latest(struct vb_builder *b)
@@ -381,6 +404,8 @@ static int post_all(struct vb_qp *core, struct vb_builder *b)
 		struct vb_built *built = &b->requests[i];
 
 		built->wr.sges = &b->sges[built->first_sge];
+		if (built->wr.opcode == VB_WR_TSO)
+			built->wr.tso_header = b->bytes + built->header_at;
 		if ((b->needs_address && !built->addressed) ||
 		    vb_qp_check_send(core, &built->wr) < 0)
 			return -EINVAL;
@@ -445,6 +470,8 @@ static uint64_t supported_operations(enum ibv_qp_type type)
 {
 	uint64_t operations = VB_SEND_OPS;
 
+	if (type == IBV_QPT_RAW_PACKET)
+		return IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_TSO;
 	if (type != IBV_QPT_UD)
 		operations |= VB_WRITE_OPS | VB_WINDOW_OPS;
 	if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND)
@@ -490,6 +517,7 @@ int vb_builder_create(struct vb_face_qp *qp, uint64_t operations)
 	ex->wr_send_inv = wr_send_inv;
 	ex->wr_local_inv = wr_local_inv;
 	ex->wr_bind_mw = wr_bind_mw;
+	ex->wr_send_tso = wr_send_tso;
 	ex->wr_set_ud_addr = wr_set_ud_addr;
 	ex->wr_set_xrc_srqn = wr_set_xrc_srqn;
 	ex->wr_set_sge = wr_set_sge;

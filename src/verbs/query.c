@@ -10,6 +10,7 @@
 
 #include "host/identity.h"
 #include "verbs/face.h"
+#include "verbs/raw.h"
 
 #define VB_MAX_MR_SIZE (1ull << 47) /* more than a process can map: a longer range is an EFAULT */
 #define VB_PAGE_SIZES 0xfffffffffffff000ull
@@ -18,7 +19,8 @@
 	(IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR | IBV_DEVICE_CURR_QP_STATE_MOD |      \
 	 IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |    \
 	 IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW |                          \
-	 IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW_TYPE_2B)
+	 IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_RAW_IP_CSUM |  \
+	 IBV_DEVICE_MANAGED_FLOW_STEERING)
 
 /* What is on demand may be used wherever memory is: a processor does the work, with page faults. */
 #define VB_ODP_UD (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV)
@@ -98,6 +100,7 @@ int vb_face_query_device_ex(struct ibv_context *context,
 	all.max_dm_size = VB_MAX_DM;
 	all.cq_mod_caps.max_cq_count = UINT16_MAX;
 	all.cq_mod_caps.max_cq_period = UINT16_MAX; /* us */
+	vb_face_raw_caps(&all);
 	memset(attr, 0, size);
 	memcpy(attr, &all, VB_MIN(size, sizeof(all)));
 	return 0;

@@ -148,7 +148,7 @@ static void test_create_refusals(void **state)
 		assert_not_created(&x, &init);                                                     \
 	} while (0)
 	REFUSED(type, (enum vb_qp_type)0);
-	REFUSED(type, (enum vb_qp_type)8);
+	REFUSED(type, (enum vb_qp_type)7);
 	REFUSED(send_cq, NULL);
 	REFUSED(recv_cq, NULL);
 	REFUSED(cap.max_send_wr, VB_MAX_QP_WR + 1);
