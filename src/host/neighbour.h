@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "base/macros.h"
+#include "wire/frame.h"
 
-#define VB_MAC_BYTES 6
 #define VB_NO_VLAN 0xffffu
 
 struct vb_neighbour {
