@@ -78,6 +78,13 @@ enum vb_wc_flags {
 	VB_WC_TM_DATA_VALID = 1 << 6,
 };
 
+/* What RoCE v2 adapters put where InfiniBand has the SL of a datagram: bit 3, it came by UDP;
+ * bits 2..0, its network header. UCX looks for the address that the datagram was sent to by it. */
+enum vb_wc_sl {
+	VB_WC_SL_IPV6 = 0x9,
+	VB_WC_SL_IPV4 = 0xa,
+};
+
 struct vb_cqe {
 	uint64_t wr_id;
 	struct vb_qp *qp; /* NULL once the QP is gone, and for receives of XRC */
@@ -93,6 +100,7 @@ struct vb_cqe {
 	uint8_t status;	     /* enum vb_status */
 	uint8_t opcode;	     /* enum vb_wc_opcode */
 	uint8_t wc_flags;
+	uint8_t sl;   /* UD receive: enum vb_wc_sl */
 	bool is_send; /* completes a request of the send queue */
 	bool solicited;
 	uint64_t time_ns; /* engine time of the completion */

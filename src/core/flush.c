@@ -95,8 +95,8 @@ void vb_qp_push_recv(struct vb_qp *qp, const struct vb_recv_wqe *recv, const str
 	vb_cq_push(recv_cq_of(qp), &cqe, reason);
 }
 
-void vb_qp_complete_recv(struct vb_qp *qp, enum vb_wc_opcode opcode, uint32_t byte_len,
-			 const struct vb_headers *h)
+static void complete_recv(struct vb_qp *qp, enum vb_wc_opcode opcode, uint32_t byte_len,
+			  const struct vb_headers *h, uint8_t sl)
 {
 	bool with_imm = vb_opcode_table[h->opcode].flags & VB_HAS_IMM;
 	bool with_inv = vb_opcode_table[h->opcode].flags & VB_HAS_IETH;
@@ -111,12 +111,26 @@ void vb_qp_complete_recv(struct vb_qp *qp, enum vb_wc_opcode opcode, uint32_t by
 		.wc_flags = (uint8_t)((with_imm ? VB_WC_WITH_IMM : 0) |
 				      (with_inv ? VB_WC_WITH_INV : 0) |
 				      (qp->type == VB_QPT_UD ? VB_WC_GRH : 0)),
+		.sl = sl,
 		.solicited = h->solicited,
 	};
 
 	VB_ASSERT(qp->resp.recv_held);
 	qp->resp.recv_held = false;
 	vb_qp_push_recv(qp, &qp->resp.recv, &facts, NULL);
+}
+
+void vb_qp_complete_recv(struct vb_qp *qp, enum vb_wc_opcode opcode, uint32_t byte_len,
+			 const struct vb_headers *h)
+{
+	complete_recv(qp, opcode, byte_len, h, 0);
+}
+
+void vb_qp_complete_datagram(struct vb_qp *qp, uint32_t byte_len, const struct vb_headers *h,
+			     const struct vb_rx *rx)
+{
+	complete_recv(qp, VB_WC_RECV, byte_len, h,
+		      IN6_IS_ADDR_V4MAPPED(&rx->src) ? VB_WC_SL_IPV4 : VB_WC_SL_IPV6);
 }
 
 static void fail_held_recv(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason)

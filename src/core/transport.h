@@ -53,6 +53,9 @@ void vb_qp_complete_recv(struct vb_qp *qp, enum vb_wc_opcode opcode, uint32_t by
 /* vb_qp_push_recv - a completion of recv with these facts, into the CQ that its receives have. */
 void vb_qp_push_recv(struct vb_qp *qp, const struct vb_recv_wqe *recv, const struct vb_cqe *facts,
 		     const struct vb_reason *reason);
+/* vb_qp_complete_datagram - the same of a datagram's receive request, which says how it came. */
+void vb_qp_complete_datagram(struct vb_qp *qp, uint32_t byte_len, const struct vb_headers *h,
+			     const struct vb_rx *rx);
 /* vb_qp_reason - a reason about this QP and its peer; the check's values are the caller's to fill
  * in. */
 struct vb_reason vb_qp_reason(const struct vb_qp *qp, enum vb_check check);

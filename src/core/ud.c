@@ -97,5 +97,5 @@ void vb_ud_on_packet(struct vb_qp *qp, const struct vb_headers *h, const uint8_t
 		vb_qp_fail_recv(qp, VB_WC_LOC_PROT_ERR, &reason, VB_EVENT_QP_FATAL);
 		return;
 	}
-	vb_qp_complete_recv(qp, VB_WC_RECV, VB_GRH_BYTES + bytes, h);
+	vb_qp_complete_datagram(qp, VB_GRH_BYTES + bytes, h, rx);
 }

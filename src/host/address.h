@@ -28,7 +28,7 @@ static inline bool vb_address_is_ipv4(const struct in6_addr *address)
 
 VB_SHARED struct in6_addr vb_address_from_ipv4(struct in_addr ipv4);
 /* vb_address_is_virtual_host - an address of 127.0.0.0/8. */
-bool vb_address_is_virtual_host(const struct in6_addr *address);
+VB_SHARED bool vb_address_is_virtual_host(const struct in6_addr *address);
 /* vb_address_is_multicast - IPv6 multicast, IPv4 multicast or broadcast. */
 bool vb_address_is_multicast(const struct in6_addr *address);
 

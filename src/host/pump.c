@@ -211,6 +211,21 @@ static int not_alive(const struct vb_engine *engine)
 	return -EIO;
 }
 
+/* Another gets the processor, and may keep it for long; the background thread has it meanwhile,
+ * too. What that has found is the poll's: a program that polls, finds nothing and then takes an
+ * event of its peer's leaving may close the queue pair, and lose what came long before. */
+static int yield_and_poll(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
+{
+	int got;
+
+	sched_yield();
+	if (!vb_engine_lock(engine))
+		return 0;
+	got = vb_cq_poll(cq, out, n);
+	vb_engine_unlock(engine);
+	return got;
+}
+
 /* Inside, after a look into the CQ in vain; gives the lock back. */
 static int pump_and_poll(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
 {
@@ -224,9 +239,7 @@ static int pump_and_poll(struct vb_engine *engine, struct vb_cq *cq, struct vb_c
 		yield = should_yield(engine);
 	}
 	vb_engine_unlock(engine);
-	if (yield)
-		sched_yield();
-	return got;
+	return yield ? yield_and_poll(engine, cq, out, n) : got;
 }
 
 static int poll_single(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)

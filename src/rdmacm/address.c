@@ -122,6 +122,24 @@ static int choose_gid(const struct vb_device *device, const struct vb_endpoint *
 	return second_choice;
 }
 
+/* Whether this is but another name of this host: a loopback address where no device has one, as in
+ * the kernel, which takes it for the wildcard. Where a device has one, they are the names of
+ * virtual hosts. */
+static bool names_this_host(const struct vb_endpoint *at)
+{
+	struct vb_adapter *list;
+	int count = vb_adapters(&list);
+
+	if (!vb_address_is_virtual_host(&at->address) && !IN6_IS_ADDR_LOOPBACK(&at->address))
+		return false;
+	for (int i = 0; i < count; i++)
+		for (unsigned int k = 0; k < list[i].host->gid_count; k++)
+			if (vb_address_is_virtual_host(&list[i].host->gids[k].gid) ||
+			    IN6_IS_ADDR_LOOPBACK(&list[i].host->gids[k].gid))
+				return false;
+	return true;
+}
+
 static struct vb_adapter *find_adapter(const struct vb_endpoint *at, unsigned int *sgid_index)
 {
 	struct vb_adapter *list;
@@ -252,14 +270,16 @@ static int open_all(unsigned int *mask)
 	return 0;
 }
 
-int vb_id_bind(struct vb_id *id, const struct vb_endpoint *at)
+int vb_id_bind(struct vb_id *id, const struct vb_endpoint *wanted)
 {
+	struct vb_endpoint binding = *wanted, *at = &binding;
 	struct vb_adapter *adapter = NULL;
 	unsigned int sgid_index = 0, mask;
 	int rc;
 
 	if (vb_id_state(id) != VB_ID_IDLE)
 		return -EINVAL;
+	at->any = at->any || names_this_host(at);
 	if (at->any) {
 		rc = open_all(&mask);
 	} else {
@@ -372,8 +392,9 @@ static int resolve(struct vb_id *id, const struct sockaddr *from, const struct s
 	if (vb_id_state(id) != VB_ID_IDLE && vb_id_state(id) != VB_ID_BOUND)
 		return -EINVAL;
 	if (id->binding.at.port && id->binding.at.family != destination.family &&
-	    !(id->binding.at.any && id->binding.at.family == AF_INET6 && !id->one_family))
+	    !(IN6_IS_ADDR_UNSPECIFIED(&id->binding.at.address) && !id->one_family))
 		return -EINVAL;
+	destination.any = destination.any || names_this_host(&destination);
 
 	vb_endpoint_write(&destination, &id->pub.route.addr.dst_storage);
 	rc = find_way(id, &destination, &adapter, &sgid_index);

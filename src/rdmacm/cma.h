@@ -76,7 +76,7 @@ struct vb_endpoint {
 	uint32_t scope_id;
 	uint16_t port; /* host order */
 	uint8_t family;
-	bool any; /* the family's wildcard */
+	bool any; /* the family's wildcard, or a loopback address that names no device */
 };
 
 struct vb_channel {

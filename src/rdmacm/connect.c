@@ -39,7 +39,7 @@ static void match_of(const struct vb_id *id, struct vb_cm_match *match)
 	if (binding->at.any) {
 		if (ipv4)
 			match->ip_version = 4;
-		else if (id->one_family)
+		else if (id->one_family || !IN6_IS_ADDR_UNSPECIFIED(&binding->at.address))
 			match->ip_version = 6;
 		return;
 	}

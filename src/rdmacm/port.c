@@ -106,7 +106,7 @@ int vb_port_bind(struct vb_id *id, const struct vb_endpoint *at, unsigned int ad
 	int rc;
 
 	binding.families = IN6_IS_ADDR_V4MAPPED(&at->address) ? VB_PORT_IPV4 : VB_PORT_IPV6;
-	if (at->any && at->family == AF_INET6 && !id->one_family)
+	if (IN6_IS_ADDR_UNSPECIFIED(&at->address) && !id->one_family)
 		binding.families = VB_PORT_IPV4 | VB_PORT_IPV6;
 	pthread_mutex_lock(&ports_lock);
 	if (at->port == 0)

@@ -152,7 +152,7 @@ static inline void translate(const struct vb_cqe *from, struct ibv_wc *to)
 	to->wc_flags = from->wc_flags;
 	to->pkey_index = 0;
 	to->slid = 0;
-	to->sl = 0;
+	to->sl = from->sl;
 	to->dlid_path_bits = 0;
 }
 

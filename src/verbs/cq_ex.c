@@ -90,6 +90,11 @@ static uint32_t read_slid(struct ibv_cq_ex *ex)
 	return 0;
 }
 
+static uint8_t read_sl(struct ibv_cq_ex *ex)
+{
+	return current(ex)->sl;
+}
+
 static uint8_t read_zero(struct ibv_cq_ex *ex)
 {
 	return 0;
@@ -177,7 +182,7 @@ struct ibv_cq_ex *vb_face_create_cq_ex(struct ibv_context *context,
 	cq->ex.read_src_qp = read_src_qp;
 	cq->ex.read_wc_flags = read_wc_flags;
 	cq->ex.read_slid = read_slid;
-	cq->ex.read_sl = read_zero;
+	cq->ex.read_sl = read_sl;
 	cq->ex.read_dlid_path_bits = read_zero;
 	cq->ex.read_completion_ts = read_completion_ts;
 	cq->ex.read_tm_info = read_tm_info;

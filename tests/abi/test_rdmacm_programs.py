@@ -46,6 +46,14 @@ def test_rping(pair):
     assert client.strip() in ("client DISCONNECT EVENT...", "")  # as its thread gets there in time
 
 
+def test_rping_to_localhost(veth):
+    """As in the kernel: where no device has a loopback address, those name any device of this host."""
+    for family, address in ((4, "127.0.0.1"), (6, "::1")):
+        host, port = veth.hosts(family)[0], hosts.free_port()
+        run((host, host), "tcp", port, ("rping", "-s", "-a", address, "-p", port, "-C", PINGS),
+            ("rping", "-c", "-a", address, "-p", port, "-C", PINGS))
+
+
 @pytest.mark.parametrize("size", [23, 100, 4097, 65535])
 def test_rping_compares_the_data(pair, size):
     server, client = rping(pair, hosts.free_port(), "-v", "-V", "-S", size)

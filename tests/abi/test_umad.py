@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Debian's infiniband-diags, and the libibmad beneath them: what they say about our devices, held
 against ibv_devinfo; and the port's counters."""
-import contextlib
 import ipaddress
 import os
 import re
@@ -9,6 +8,7 @@ import re
 import pytest
 
 import hosts
+from counters import counters_of, counting, fields_of
 
 ITERATIONS, SIZE = 100, 1000
 PACKET_WORDS = (12 + SIZE + 4) // 4  # BTH, payload, ICRC
@@ -19,11 +19,6 @@ ACK_WORDS = (12 + 4 + 4) // 4  # BTH, AETH, ICRC
 def administrators_programs(monkeypatch):
     """Debian has them where an ordinary user's PATH does not look."""
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/usr/sbin:/sbin")
-
-
-def fields_of(text):
-    """{label: value} of `label: value` lines; the dots of smpquery and perfquery left out."""
-    return dict(re.findall(r"^[ \t]*([\w.\[\] ]+?)(?::\.*|\.*:)[ \t]*(\S.*?)[ \t]*$", text, re.M))
 
 
 def verbs_say(host):
@@ -146,20 +141,6 @@ def test_ibnetdiscover_finds_the_adapter_alone(loopback):
 
 
 # --- counters ----------------------------------------------------------------------------------
-
-def counters_of(host, *options, **settings):
-    text = host.run("perfquery", *options, **settings)
-    return {name: int(value, 0) for name, value in fields_of(text).items() if value[:1].isdigit()}
-
-
-@contextlib.contextmanager
-def counting(host):
-    """A host counts as long as one of its processes lives: a server that nobody calls."""
-    port = hosts.free_port()
-    with host.start("ibv_rc_pingpong", "-p", port) as server:
-        server.wait_listening(port)
-        yield
-
 
 def pingpong(pair, iterations=ITERATIONS):
     index = 1  # of the GID that both have

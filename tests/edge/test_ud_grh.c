@@ -33,8 +33,10 @@ static void payload_behind_40_bytes(int gid_index)
 	assert_int_equal(wc.src_qp, pair.a.qp->qp_num);
 	assert_memory_equal(pair.b.buffer + 40, "hello, datagram", 15);
 	assert_int_equal(pair.b.buffer[55], 0xee);
-	/* Virtual hosts speak IPv4 whichever GID names them. */
+	/* Virtual hosts speak IPv4 whichever GID names them; RoCE v2 adapters say it in place of
+	 * the SL: it came by UDP (8), and IPv4 (2). */
 	assert_int_equal(pair.b.buffer[20], 0x45);
+	assert_int_equal(wc.sl, 0xa);
 	assert_int_equal(sum_of_header(pair.b.buffer + 20), 0xffff);
 
 	reply = ibv_create_ah_from_wc(pair.b.pd, &wc, (struct ibv_grh *)pair.b.buffer, 1);
