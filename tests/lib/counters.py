@@ -20,20 +20,23 @@ def counters_of(host, *options, **settings):
 
 @contextlib.contextmanager
 def counting(host):
-    """A host counts as long as one of its processes lives: a server that nobody calls."""
-    port = hosts.free_port()
-    with host.start("ibv_rc_pingpong", "-p", port) as server:
-        server.wait_listening(port)
+    """A host counts as long as one of its processes lives: on each of its devices a server that nobody calls."""
+    with contextlib.ExitStack() as stack:
+        for index in range(len(host.address.split(","))):
+            port = hosts.free_port()
+            server = stack.enter_context(host.start("ibv_rc_pingpong", "-d", f"verbena{index}", "-p", port))
+            server.wait_listening(port)
         yield
 
 
 @contextlib.contextmanager
-def moves(host, octets):
+def moves(host, octets, device="verbena0", ways=("Xmit", "Rcv")):
     """What runs within must move more than so many octets through the port, in and out: then it was
-    this port that it used, and not another way between its processes."""
+    this port that it used, and not another way between its processes. With octets 0, none."""
     with counting(host):
-        before = counters_of(host, "-x")
+        before = counters_of(host, "-x", "-C", device)
         yield
-        after = counters_of(host, "-x")
-    for way in ("PortXmitData", "PortRcvData"):
-        assert 4 * (after[way] - before[way]) > octets, f"{way} of {host.address}"
+        after = counters_of(host, "-x", "-C", device)
+    for way in ways:
+        moved = 4 * (after[f"Port{way}Data"] - before[f"Port{way}Data"])
+        assert (moved > octets) == (octets > 0), f"{way} of {host.address}, {device}: {moved}"

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Programs of Debian 11 and Debian 13, older and newer than the libraries that Verbena takes the place of."""
+import re
+
+import pytest
+
+import hosts
+import releases
+
+ITERATIONS = 100
+
+
+@pytest.fixture(params=releases.PACKAGES, scope="module")
+def release(request):
+    return releases.get(request.param)
+
+
+def run_pair(pair, release, program, *arguments):
+    port = hosts.free_port()
+    command = release.command(program, "-p", port, *arguments)
+    with pair[0].start_plain(*command) as server:
+        server.wait_listening(port)
+        with pair[1].start_plain(*command, pair[0].reach) as client:
+            return hosts.succeed_both(server, client)
+
+
+def test_ibv_devinfo(pair, release):
+    with pair[0].start_plain(*release.command("ibv_devinfo", "-v")) as program:
+        text = program.succeed()
+    assert re.search(r"^hca_id:\s+verbena0$", text, re.M) and "PORT_ACTIVE (4)" in text
+    assert re.search(r"GID\[\s*1\]:\s+\S*" + re.escape(pair[0].address) + r"(, RoCE v2)?$", text, re.M), text
+
+
+def test_ibv_rc_pingpong(pair, release):
+    for text in run_pair(pair, release, "ibv_rc_pingpong", "-g", 1, "-n", ITERATIONS, "-c"):
+        assert f"{ITERATIONS} iters in" in text, text
+
+
+def test_ib_write_bw(pair, release):
+    _, client = run_pair(pair, release, "ib_write_bw", "-F", "-x", 1, "-n", ITERATIONS)
+    rows = hosts.perftest_rows(client)
+    assert [row[:2] for row in rows] == [[65536, ITERATIONS]] and rows[0][3] > 0, client
