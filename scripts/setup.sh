@@ -9,9 +9,9 @@
 set -eu
 
 build='gcc libc6-dev clang cmake make pkg-config libibverbs-dev librdmacm-dev libibumad-dev libisal-dev'
-tests='libcmocka-dev libclang-rt-14-dev python3 python3-pytest'
-run='ibverbs-utils rdmacm-utils perftest infiniband-diags iproute2 iperf3 procps util-linux qperf fio tgt libiscsi-bin qemu-utils qemu-block-extra libfabric-bin ucx-utils'
-interop='qemu-system-x86 busybox-static nftables ibverbs-providers'
+tests='libcmocka-dev libclang-rt-14-dev python3 python3-pytest openmpi-bin libopenmpi-dev mpich libmpich-dev librpma-dev binutils'
+run='ibverbs-utils rdmacm-utils perftest infiniband-diags iproute2 iperf3 procps util-linux qperf fio tgt libiscsi-bin qemu-utils qemu-block-extra libfabric-bin ucx-utils qemu-system-x86'
+interop='busybox-static nftables ibverbs-providers'
 
 if [ "${1:-}" = --list ]; then
 	printf '%s\n' $build $tests $run $interop

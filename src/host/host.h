@@ -32,7 +32,7 @@ struct vb_gid {
 struct vb_device {
 	char name[64]; /* verbena0, ... */
 	unsigned int index;
-	uint16_t lid;		 /* of VERBENA_LID=1, host order; else 0, as RoCE has it */
+	uint16_t lid;		 /* of VERBENA_LID=1, which takes it for InfiniBand; else 0 */
 	uint64_t guid;		 /* node and port GUID, host order; stable for an address */
 	struct in6_addr address; /* of VERBENA_ADDR */
 	struct in6_addr

@@ -117,9 +117,11 @@ static const struct vb_setting table[] = {
 	},
 	{
 		.name = "VERBENA_LID",
-		.meaning = "1 gives each port a LID, the last 16 bits of its address, and takes a "
-			   "LID in place of a GID, for programs that know InfiniBand alone; the "
-			   "hosts' addresses may differ in those bits only.",
+		.meaning =
+			"1 gives each port a LID, the last 16 bits of its address, and InfiniBand "
+			"as "
+			"its link layer, and takes a LID in place of a GID, for programs that know "
+			"InfiniBand alone; the hosts' addresses may differ in those bits only.",
 		.allowed = "0 or 1",
 		.fallback = "0",
 		.parse = parse_lid,

@@ -197,7 +197,7 @@ static void describe_port(struct vb_sysfs_writer *w, const struct vb_device *dev
 	vb_sysfs_say(w, "ports/1/lid_mask_count", "0\n");
 	vb_sysfs_say(w, "ports/1/sm_lid", "0x0\n");
 	vb_sysfs_say(w, "ports/1/sm_sl", "0\n");
-	vb_sysfs_say(w, "ports/1/link_layer", "Ethernet\n");
+	vb_sysfs_say(w, "ports/1/link_layer", "%s\n", device->lid ? "InfiniBand" : "Ethernet");
 	vb_sysfs_say(w, "ports/1/cap_mask", "0x%08x\n", CAPABILITY_MASK);
 	for (unsigned int i = 0; i < VB_PKEY_TABLE; i++) {
 		snprintf(name, sizeof(name), "ports/1/pkeys/%u", i);

@@ -110,8 +110,9 @@ void vb_umad_describe_port(struct vb_device *device, enum vb_port_state state, u
 		.phys_state = vb_physical_state(state),
 		.rate = VB_PORT_GBPS,
 		.capmask = htobe32(CAPABILITY_CM | CAPABILITY_IP_GIDS),
-		.link_layer = "Ethernet",
 	};
+	snprintf(port->link_layer, sizeof(port->link_layer), "%s",
+		 device->lid ? "InfiniBand" : "Ethernet");
 	snprintf(port->ca_name, sizeof(port->ca_name), "%.*s", UMAD_CA_NAME_LEN - 1, device->name);
 	memcpy(&port->gid_prefix, &device->gids[0].gid.s6_addr[0], sizeof(port->gid_prefix));
 	memcpy(&port->port_guid, &device->gids[0].gid.s6_addr[8], sizeof(port->port_guid));

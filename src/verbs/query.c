@@ -134,8 +134,8 @@ int vb_face_query_port(struct ibv_context *context, uint8_t port, struct ibv_por
 		.max_vl_num = 1,
 		.active_width = VB_WIDTH_4X,
 		.active_speed = VB_SPEED_25_GBPS,
-		.link_layer = IBV_LINK_LAYER_ETHERNET,
-		.flags = IBV_QPF_GRH_REQUIRED,
+		.link_layer = host->lid ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET,
+		.flags = host->lid ? 0 : IBV_QPF_GRH_REQUIRED,
 	};
 
 	struct vb_engine *engine = vb_face_context(context)->engine;

@@ -217,8 +217,9 @@ def lid_pair(request):
 
 def test_a_lid_is_shown_by_all(lid_pair):
     host, lid = lid_pair[0], lid_of(lid_pair[0])
-    assert fields_of(host.run("ibv_devinfo", VERBENA_LID="1"))["port_lid"] == str(lid)
-    assert fields_of(host.run("ibstat", VERBENA_LID="1"))["Base lid"] == str(lid)
+    verbs, stat = (fields_of(host.run(program, VERBENA_LID="1")) for program in ("ibv_devinfo", "ibstat"))
+    assert verbs["port_lid"] == stat["Base lid"] == str(lid)
+    assert verbs["link_layer"] == stat["Link layer"] == "InfiniBand"
     assert f"LID start {lid:#x} end {lid:#x}" in host.run("ibaddr", VERBENA_LID="1")
     assert fields_of(host.run("smpquery", "portinfo", lid, VERBENA_LID="1"))["Lid"] == str(lid)
 
