@@ -6,6 +6,7 @@ import pytest
 
 import hosts
 import releases
+import ucx
 
 ITERATIONS = 100
 
@@ -40,3 +41,19 @@ def test_ib_write_bw(pair, release):
     _, client = run_pair(pair, release, "ib_write_bw", "-F", "-x", 1, "-n", ITERATIONS)
     rows = hosts.perftest_rows(client)
     assert [row[:2] for row in rows] == [[65536, ITERATIONS]] and rows[0][3] > 0, client
+
+
+# UCX 1.10 has no tests of active messages. UCX 1.18 is built with MPI, and would take its processes from there; its newer
+# protocols flush what they have written by a key that it makes on mlx5 alone, and fail with rc_verbs on others.
+UCX = {"bullseye": ({name: how for name, how in ucx.TESTS.items() if "_am_" not in name}, (), {}),
+       "trixie": (ucx.TESTS, ("-P", 0), {"UCX_PROTO_ENABLE": "n"})}
+
+
+def test_ucx(loopback, release, tmp_path):
+    with loopback[0].start_plain(*release.command("ucx_info", "-d")) as program:
+        assert ucx.transports_of(program.succeed()) == [("rc_verbs", "verbena0:1"), ("ud_verbs", "verbena0:1")]
+
+    def start(host, *arguments, **environment):
+        return host.start_plain(*release.command("ucx_perftest", *arguments), **environment)
+    tests, options, settings = UCX[release.codename]
+    ucx.perftest(loopback, tests, tmp_path, *options, start=start, UCX_TLS="rc_verbs,ud_verbs,self", **settings)

@@ -3,45 +3,20 @@
 
 UCX finds the devices by /dev/infiniband and /sys/class/infiniband, which libibverbs shows it.
 """
-import re
-
 import pytest
 
 import hosts
 from counters import moves
+from ucx import LARGE, TESTS, perftest, transports_of
 
 VERBS = "rc_verbs,ud_verbs,self"
-SMALL, LARGE = "-s 8 -n 100 -w 10", "-s 200000 -n 20 -w 2"  # LARGE is beyond what UCX sends eagerly
-TESTS = {
-    "tag_lat": SMALL, "tag_bw": LARGE, "tag_sync_lat": SMALL, "tag_sync_bw": LARGE,
-    "stream_lat": SMALL, "stream_bw": LARGE, "ucp_am_lat": SMALL, "ucp_am_bw": LARGE,
-    "ucp_put_lat": SMALL, "ucp_put_bw": LARGE, "ucp_get": LARGE,
-    "ucp_add": SMALL, "ucp_fadd": SMALL, "ucp_swap": SMALL, "ucp_cswap": SMALL,
-}
 UCT_TESTS = {"am_lat": "-s 64", "am_bw": "-s 64", "put_lat": "-s 64", "get": "-s 4096 -D zcopy", "fadd": "-s 8",
              "cswap": "-s 8"}
 
 
-def perftest(pair, tests, folder, *options, **environment):
-    """Runs the tests one after another on one connection; both sides succeed, and each test says a rate."""
-    batch = folder / "tests"
-    batch.write_text("".join(f"{name} -t {name} {how}\n" for name, how in tests.items()))
-    command = ("ucx_perftest", *options, "-b", batch, "-f", "-v", "-p", port := hosts.free_port())
-    settings = {"UCX_LOG_LEVEL": "warn", **environment}
-    with pair[0].start(*command, **settings) as server:
-        server.wait_listening(port)
-        with pair[1].start(*command, pair[0].reach, **settings) as client:
-            _, output = hosts.succeed_both(server, client, 60)
-    rows = [line.split(",") for line in output.splitlines() if re.match(r"\w+, *\d+,", line)]
-    assert [row[0] for row in rows] == list(tests), output
-    assert all(float(row[-1]) > 0 for row in rows), output
-    assert "ERROR" not in output and "WARN" not in output, output
-
-
 def test_ucx_info(pair):
     """Both of verbs' transports, on each device."""
-    found = re.findall(r"Transport: (\w+_verbs)\n#\s+Device: (\S+)", pair[0].run("ucx_info", "-d"))
-    assert found == [("rc_verbs", "verbena0:1"), ("ud_verbs", "verbena0:1")]
+    assert transports_of(pair[0].run("ucx_info", "-d")) == [("rc_verbs", "verbena0:1"), ("ud_verbs", "verbena0:1")]
 
 
 @pytest.mark.parametrize("transports", [VERBS, "ud_verbs,self"])

@@ -24,13 +24,15 @@ TRIPLET = "x86_64-linux-gnu"
 # The programs, and the libraries beside ours that they want: perftest's are linked with those of vendors. Only a
 # newer release needs its own C library.
 PACKAGES = {
-    "bullseye": "ibverbs-utils perftest ibverbs-providers".split(),
-    "trixie": "libc6 ibverbs-utils perftest ibverbs-providers libpci3 libudev1 zlib1g libkmod2 libcap2".split(),
+    "bullseye": "ibverbs-utils perftest ibverbs-providers ucx-utils libucx0".split(),
+    "trixie": "libc6 ibverbs-utils perftest ibverbs-providers libpci3 libudev1 zlib1g libkmod2 libcap2 ucx-utils libucx0 "
+              "libnuma1 libgomp1".split(),
 }
 
 
 @dataclasses.dataclass
 class Release:
+    codename: str
     root: pathlib.Path
 
     def command(self, program, *arguments):
@@ -52,7 +54,7 @@ def get(codename):
                 run("dpkg-deb", "-x", package, unpacked)
             shutil.rmtree(root, ignore_errors=True)
             unpacked.rename(root)
-    return Release(root)
+    return Release(codename, root)
 
 
 def run(*command, **options):
