@@ -220,7 +220,7 @@ static int yield_and_poll(struct vb_engine *engine, struct vb_cq *cq, struct vb_
 
 	sched_yield();
 	if (!vb_engine_lock(engine))
-		return 0;
+		return not_alive(engine);
 	got = vb_cq_poll(cq, out, n);
 	vb_engine_unlock(engine);
 	return got;
