@@ -180,6 +180,11 @@ struct vb_rs {
 
 const struct vb_rs_config *vb_rs_config(void);
 
+/* --- rsocket_epoll ------------------------------------------------------------------------- */
+
+/* vb_rs_close_set - ends a set of repoll_create(); false: the descriptor is none. */
+bool vb_rs_close_set(int fd);
+
 /* --- rsocket_table ------------------------------------------------------------------------- */
 
 /* vb_rs_insert - -ENOMEM, else rs->fd finds it from now on; the table has a reference. */

@@ -195,6 +195,8 @@ int rclose(int fd)
 {
 	struct vb_rs *rs = vb_rs_remove(fd);
 
+	if (!rs && vb_rs_close_set(fd))
+		return 0;
 	if (!rs)
 		return (int)vb_rs_result(-EBADF);
 	if (rs->type == SOCK_STREAM)
