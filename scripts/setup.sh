@@ -10,7 +10,7 @@ set -eu
 
 build='gcc libc6-dev clang cmake make pkg-config libibverbs-dev librdmacm-dev libibumad-dev libisal-dev'
 tests='libcmocka-dev libclang-rt-14-dev python3 python3-pytest openmpi-bin libopenmpi-dev mpich libmpich-dev librpma-dev binutils'
-run='ibverbs-utils rdmacm-utils perftest infiniband-diags iproute2 iperf3 procps util-linux qperf fio tgt libiscsi-bin qemu-utils qemu-block-extra libfabric-bin ucx-utils qemu-system-x86'
+run='ibverbs-utils rdmacm-utils perftest infiniband-diags iproute2 iperf3 procps util-linux qperf fio tgt libiscsi-bin qemu-utils qemu-block-extra libfabric-bin ucx-utils qemu-system-x86 python3-pyverbs'
 interop='busybox-static nftables ibverbs-providers'
 
 if [ "${1:-}" = --list ]; then

@@ -5,9 +5,12 @@ import ipaddress
 import json
 import os
 import re
+import shutil
 import tempfile
 import textwrap
 import time
+
+import pytest
 
 import hosts
 
@@ -140,6 +143,19 @@ def test_the_switch_turns_it_off(loopback):
     text = 'print(os.path.exists("/sys/class/infiniband/verbena0"), os.path.exists("/dev/infiniband/uverbs0"))'
     assert python(loopback[0], text) == "True True\n"
     assert python(loopback[0], text, VERBENA_REDIRECT="0") == "False False\n"
+
+
+def test_a_program_with_more_rights_than_its_user_is_left_alone(loopback):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        program = shutil.copy(hosts.VERBENA.parent / "privileged", folder)
+        with loopback[0].start_plain(program) as plain:
+            assert plain.succeed() == "privileged 0, devices 1, beside 1\n"
+        if os.geteuid() != 0:
+            pytest.skip("the other half is not run: only root makes a program that another user runs as root")
+        os.chmod(program, 0o4755)
+        with loopback[0].start_plain("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program) as other:
+            assert other.succeed() == "privileged 1, devices 1, beside 0\n"
 
 
 def test_no_file_can_be_written(loopback):
