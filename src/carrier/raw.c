@@ -19,6 +19,7 @@
 #include <net/if.h>
 #include <net/if_arp.h>
 #include <poll.h>
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -38,10 +39,7 @@
 #endif
 
 struct incoming {
-	union {
-		struct cmsghdr align;
-		uint8_t bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
-	} control;
+	alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
 	struct sockaddr_ll from;
 	struct iovec iov;
 };
@@ -132,7 +130,7 @@ static void lay_out(struct vb_raw_socket *raw)
 			.msg_name = &in->from,
 			.msg_iov = &in->iov,
 			.msg_iovlen = 1,
-			.msg_control = &in->control,
+			.msg_control = in->control,
 		};
 	}
 }

@@ -28,9 +28,9 @@ static void say_why(const struct vb_engine *engine, int rc)
 
 	if (rc == -EPERM && !atomic_flag_test_and_set(&said))
 		fprintf(stderr,
-			"verbena: raw packets on %s need CAP_NET_RAW: run as root, or give it to "
-			"the program (setcap cap_net_raw+ep), or use a network namespace of your "
-			"own (unshare -rn).\n",
+			"verbena: raw packets on %s need CAP_NET_RAW: run the program as root, or "
+			"under setpriv --inh-caps +net_raw --ambient-caps +net_raw (with setcap it "
+			"would ignore LD_LIBRARY_PATH).\n",
 			engine->device->ifname);
 }
 

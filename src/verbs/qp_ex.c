@@ -486,7 +486,9 @@ static void set_wr_flush(struct vb_face_qp *qp)
 			 uint8_t type, uint8_t level) = wr_flush;
 	const size_t at = offsetof(struct ibv_qp_ex, wr_atomic_write) + sizeof(function);
 
-	_Static_assert(at + sizeof(function) <= offsetof(struct vb_face_qp, engine), "wr_flush");
+	_Static_assert(offsetof(struct ibv_qp_ex, wr_atomic_write) + 2 * sizeof(function) <=
+			       offsetof(struct vb_face_qp, engine),
+		       "wr_flush");
 	memcpy((char *)&qp->ex + at, &function, sizeof(function));
 }
 

@@ -19,6 +19,7 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,6 +42,19 @@ static bool write_file(const char *path, const char *text)
 	return done;
 }
 
+/* Who is not root keeps no capabilities over exec, but for ambient ones: ip(8) needs it. */
+static void lend_net_admin(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+
+	if (syscall(SYS_capget, &header, data) != 0)
+		return;
+	data[0].inheritable |= 1u << CAP_NET_ADMIN;
+	if (syscall(SYS_capset, &header, data) == 0)
+		prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_NET_ADMIN, 0, 0);
+}
+
 static void enter_namespace(void)
 {
 	const uid_t uid = getuid();
@@ -53,10 +67,11 @@ static void enter_namespace(void)
 	}
 	if (uid) {
 		write_file("/proc/self/setgroups", "deny");
-		snprintf(map, sizeof(map), "0 %u 1", uid);
+		snprintf(map, sizeof(map), "%u %u 1", uid, uid);
 		write_file("/proc/self/uid_map", map);
-		snprintf(map, sizeof(map), "0 %u 1", gid);
+		snprintf(map, sizeof(map), "%u %u 1", gid, gid);
 		write_file("/proc/self/gid_map", map);
+		lend_net_admin();
 	}
 	/* Else the kernel would say things on the wire by itself. */
 	write_file("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
