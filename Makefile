@@ -18,7 +18,7 @@ PYTEST  := $(PYTHON) -m pytest -p no:cacheprovider -q
 MAKEFLAGS += --no-print-directory
 CMAKE   := cmake --log-level=WARNING -DCMAKE_TARGET_MESSAGES=OFF -S .
 
-.PHONY: all build build-clang demo test unit sanitize clang abi interop bench fuzz install clean help setup
+.PHONY: all build build-clang demo test unit sanitize clang abi conformance interop bench fuzz install clean help setup
 
 all: build
 
@@ -39,6 +39,7 @@ test: setup
 	@$(MAKE) clang
 	@$(MAKE) sanitize
 	@$(MAKE) abi
+	@$(MAKE) conformance
 	@echo "make test: everything passed"
 
 unit: build
@@ -64,6 +65,10 @@ sanitize:
 abi: build
 	@echo "== Debian's unmodified programs, and situations that broke others"
 	@VERBENA_BUILD=$(abspath $(BUILD)) $(PYTEST) tests/abi tests/edge
+
+conformance: build
+	@echo "== rdma-core's own tests of the verbs API"
+	@VERBENA_BUILD=$(abspath $(BUILD)) $(PYTEST) tests/conformance
 
 # Not a part of `make test`: it boots a guest, with more packages than anything else here needs.
 interop:
@@ -94,6 +99,7 @@ help:
 	@echo "make clang             the same code under clang; the fuzzers' corpora"
 	@echo "make sanitize          unit tests and simulator under ASan and UBSan"
 	@echo "make abi               Debian's programs, unmodified; edge cases"
+	@echo "make conformance       rdma-core's own tests of the verbs API"
 	@echo "make interop         both ways with the Soft-RoCE of a Linux kernel in QEMU, under 10 minutes"
 	@echo "make bench           speed and memory, beside this machine's own limits"
 	@echo "make fuzz SECONDS=60 run every fuzzer for so long"
