@@ -29,7 +29,8 @@ build:
 	@$(CMAKE) -B $(BUILD) -DCMAKE_C_COMPILER=$(CC) >/dev/null
 	@cmake --build $(BUILD) -j$(JOBS)
 
-demo: setup
+demo:
+	@scripts/setup.sh --demo
 	@$(MAKE) build
 	@$(BUILD)/bin/verbena demo
 

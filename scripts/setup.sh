@@ -4,29 +4,37 @@
 # setup.sh - makes sure that the Debian packages which Verbena is built, run and tested with are there.
 #
 # As root it installs what is missing; otherwise it prints the one line that does, and fails.
-# Quiet and quick when nothing is missing. `setup.sh --list` prints the packages, one a line;
-# `setup.sh --interop` also installs what tests/interop boots its guest with.
+# Quiet and quick when nothing is missing.
+#
+#      setup.sh            what `make test` and `make bench` need
+#      setup.sh --demo     what `make demo` needs: the build, and the programs that it shows
+#      setup.sh --interop  also what tests/interop boots its guest with
+#      setup.sh --list     prints all packages, one a line
 set -eu
 
-build='gcc libc6-dev clang cmake make pkg-config libibverbs-dev librdmacm-dev libibumad-dev libisal-dev'
-tests='libcmocka-dev libclang-rt-14-dev python3 python3-pytest openmpi-bin libopenmpi-dev mpich libmpich-dev librpma-dev binutils'
-run='ibverbs-utils rdmacm-utils perftest infiniband-diags iproute2 iperf3 procps util-linux qperf fio tgt libiscsi-bin qemu-utils qemu-block-extra libfabric-bin ucx-utils qemu-system-x86 python3-pyverbs'
+build='gcc libc6-dev cmake make pkg-config libibverbs-dev librdmacm-dev libibumad-dev libisal-dev libcmocka-dev python3'
+shown='ibverbs-utils perftest procps util-linux'
+tests='clang libclang-rt-14-dev python3-pytest python3-pyverbs openmpi-bin libopenmpi-dev mpich libmpich-dev librpma-dev binutils rdmacm-utils infiniband-diags iproute2 iperf3 qperf fio tgt libiscsi-bin qemu-utils qemu-block-extra libfabric-bin ucx-utils qemu-system-x86'
 interop='busybox-static nftables ibverbs-providers'
 
-if [ "${1:-}" = --list ]; then
-	printf '%s\n' $build $tests $run $interop
+case ${1:-} in
+--list)
+	printf '%s\n' $build $shown $tests $interop
 	exit 0
-fi
-[ "${1:-}" = --interop ] || interop=
+	;;
+--demo) packages="$build $shown" ;;
+--interop) packages="$build $shown $tests $interop" ;;
+*) packages="$build $shown $tests" ;;
+esac
 
 if ! command -v dpkg-query >/dev/null; then
 	echo "setup: this is not a Debian system, so nothing is installed for you; Verbena needs what these packages hold:"
-	echo "  $build $tests $run $interop"
+	echo "  $packages"
 	exit 0
 fi
 
 missing=
-for package in $build $tests $run $interop; do
+for package in $packages; do
 	status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || status=none
 	[ "$status" = installed ] || missing="$missing $package"
 done

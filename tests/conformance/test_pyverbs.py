@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """rdma-core's own tests of the verbs API (Debian's python3-pyverbs), on Verbena.
 
-docs/conformance.md names each case that is skipped, with the reason; all others must pass. So the
-number that passes cannot fall, and a case that begins to pass must leave the page.
+docs/conformance.md names each case that is skipped, with the reason: something that the machine may lack.
+All others must pass, so that the number on the page cannot fall.
 """
 import gzip
 import json
@@ -60,11 +60,13 @@ def test_none_fails(cases):
 
 def test_the_page_names_each_skip(cases):
     skipped = {name: text for name, text in cases.items() if text.startswith("skipped")}
-    assert set(skipped) == set(on_the_page()), json.dumps(skipped, indent=1)
+    unnamed = {name: text for name, text in skipped.items() if name not in on_the_page()}
+    assert not unnamed, json.dumps(unnamed, indent=1)
+    assert set(on_the_page()) <= set(cases)
 
 
 def test_enough_pass(cases):
     passed = sum(text == "ok" for text in cases.values())
     said = re.search(r"(\d+) of the (\d+) cases pass", PAGE.read_text())
-    assert said and said.groups() == (str(passed), str(CASES))
-    assert passed >= PASS_AT_LEAST
+    assert said and int(said[2]) == CASES and int(said[1]) == CASES - len(on_the_page())
+    assert passed >= int(said[1]) >= PASS_AT_LEAST
