@@ -6,7 +6,7 @@
  *   qp_state.c    the state table, modify, what a change of state sets in motion
  *   post.c        posting send and receive requests: the checks, the queue
  *   requester.c   from requests to packets, for all types; rc_requester.c what RC adds
- *   rc_responder.c, uc.c, ud.c   from packets to memory and completions
+ *   rc_responder.c, rc_answers.c, uc.c, ud.c   from packets to memory and completions
  *   xrc.c         what the two halves of XRC have instead of a PD and a receive CQ
  *
  * The send queue is a ring of WQEs with four free-running counters:

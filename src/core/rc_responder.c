@@ -7,21 +7,13 @@
  * duplicate: a READ is answered again, an atomic from its saved result, the rest is acknowledged
  * again. One behind it tells of a gap: one sequence NAK.
  *
- * Answers leave in PSN order: READ responses, atomic results and what answers FLUSH and ATOMIC
- * WRITE from the ring `replies`, and behind them at most one acknowledgement, since a later ACK
- * says what an earlier one said.
- *
- *      reply_head - 16 ... reply_next ............ reply_head
- *         answered, kept    | to be answered |         free
- *         for duplicates      from reply_psn on
+ * What is to be answered goes into the ring `replies`; rc_answers.c sends it.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "core/transport.h"
 #include "core/xrc.h"
 
-#define RESPONSES_PER_TURN 64u
 #define ATOMIC_BYTES 8u /* of an ATOMIC WRITE too */
 
 /* --- judging ----------------------------------------------------------------------------- */
@@ -281,7 +273,7 @@ static void acknowledge(struct vb_qp *qp, uint8_t syndrome, uint32_t psn)
 	vb_nic_make_ready(qp->nic, qp);
 }
 
-static void nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn)
+void vb_rc_nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn)
 {
 	qp->nic->counters.tx_naks++;
 	acknowledge(qp, vb_aeth_syndrome(VB_AETH_NAK, code), psn);
@@ -293,7 +285,7 @@ static void nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn)
 static void nak_and_fail(struct vb_qp *qp, enum vb_nak_code code, enum vb_status recv_status,
 			 const struct vb_reason *reason)
 {
-	nak(qp, code, qp->resp.epsn);
+	vb_rc_nak(qp, code, qp->resp.epsn);
 	qp->resp.last_words = true;
 	vb_qp_fail_recv(qp, recv_status, reason,
 			code == VB_NAK_REMOTE_ACCESS ? VB_EVENT_QP_ACCESS_ERR
@@ -380,18 +372,6 @@ static void apply_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t f
 	}
 }
 
-static void next_reply(struct vb_responder *resp)
-{
-	const struct vb_reply *reply;
-
-	resp->reply_next++;
-	if ((int32_t)(resp->reply_next - resp->reply_done) > 0)
-		resp->reply_done = resp->reply_next;
-	reply = &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC];
-	resp->reply_psn = reply->psn;
-	resp->reply_first_psn = reply->psn;
-}
-
 static struct vb_reply *add_reply(struct vb_qp *qp, const struct vb_headers *h, uint32_t packets)
 {
 	struct vb_responder *resp = &qp->resp;
@@ -399,7 +379,7 @@ static struct vb_reply *add_reply(struct vb_qp *qp, const struct vb_headers *h, 
 
 	/* Full of repetitions: who asks for more has had the oldest answer. */
 	if (resp->reply_head - resp->reply_next == VB_MAX_RD_ATOMIC)
-		next_reply(resp);
+		vb_rc_next_reply(resp);
 	if (resp->reply_next == resp->reply_head) {
 		resp->reply_psn = h->psn;
 		resp->reply_first_psn = h->psn;
@@ -588,7 +568,7 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 	if (ahead > 0) {
 		qp->nic->counters.rx_out_of_sequence++;
 		if (!resp->seq_nak_sent)
-			nak(qp, VB_NAK_PSN_SEQUENCE, resp->epsn);
+			vb_rc_nak(qp, VB_NAK_PSN_SEQUENCE, resp->epsn);
 		resp->seq_nak_sent = true;
 		return;
 	}
@@ -615,199 +595,4 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 		nak_and_fail(qp, VB_NAK_INVALID_REQUEST, VB_WC_LOC_LEN_ERR, &reason);
 		break;
 	}
-}
-
-/* --- answers out ------------------------------------------------------------------------- */
-
-static int send_answer(struct vb_qp *qp, struct vb_headers *h, const struct iovec *payload,
-		       uint32_t bytes)
-{
-	const struct vb_tx tx = {
-		.headers = h,
-		.payload = payload,
-		.payload_parts = bytes > 0,
-		.payload_bytes = bytes,
-	};
-	int r;
-
-	h->pkey = VB_DEFAULT_PKEY;
-	h->qpn = qp->attr.dest_qpn;
-	h->pad = (uint8_t)(-bytes & 3);
-	r = qp->nic->ops.tx(qp->nic->env, &qp->path, &tx);
-	if (r == -EAGAIN)
-		vb_nic_block(qp->nic, qp);
-	else if (r < 0)
-		qp->nic->counters.tx_dropped++;
-	else
-		qp->nic->counters.tx_packets++;
-	return r;
-}
-
-static bool send_atomic_result(struct vb_qp *qp, const struct vb_reply *reply)
-{
-	struct vb_headers h = {
-		.opcode = vb_opcode(vb_qp_transport(qp), VB_OP_ATOMIC_ACK),
-		.psn = reply->psn,
-		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = reply->msn},
-		.atomic_ack = reply->result,
-	};
-
-	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
-}
-
-/* send_placement_done - the answer to FLUSH and ATOMIC WRITE. */
-static bool send_placement_done(struct vb_qp *qp, const struct vb_reply *reply)
-{
-	struct vb_headers h = {
-		.opcode = vb_opcode(vb_qp_transport(qp), VB_OP_READ_RESPONSE_ONLY),
-		.psn = reply->psn,
-		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = reply->msn},
-	};
-
-	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
-}
-
-static enum vb_operation read_operation(bool first, bool last)
-{
-	if (first)
-		return last ? VB_OP_READ_RESPONSE_ONLY : VB_OP_READ_RESPONSE_FIRST;
-	return last ? VB_OP_READ_RESPONSE_LAST : VB_OP_READ_RESPONSE_MIDDLE;
-}
-
-/* fail_read - the region went away while its READ was being answered: the NAK takes the answer's
- * place. */
-static void fail_read(struct vb_qp *qp, struct vb_reason *reason)
-{
-	struct vb_responder *resp = &qp->resp;
-	const struct vb_reason about = vb_qp_reason(qp, reason->check);
-
-	reason->qpn = about.qpn;
-	reason->peer_qpn = about.peer_qpn;
-	reason->peer = about.peer;
-	resp->reply_next = resp->reply_done = resp->reply_head;
-	resp->ack_pending = false;
-	nak(qp, VB_NAK_REMOTE_ACCESS, resp->reply_psn);
-	resp->last_words = true;
-	vb_qp_fail_recv(qp, VB_WC_WR_FLUSH_ERR, reason, VB_EVENT_QP_ACCESS_ERR);
-}
-
-/* read_from - the memory of the answer's next packet. NULL: reason holds why. */
-static uint8_t *read_from(const struct vb_qp *qp, const struct vb_reply *reply, uint64_t va,
-			  uint32_t bytes, struct vb_reason *reason)
-{
-	const struct vb_pd *pd = qp->pd;
-
-	if (qp->xrcd) {
-		/* The SRQ that it was asked for by, unless that is gone. */
-		const struct vb_srq *srq = vb_xrc_find_srq(qp->xrcd, reply->srqn);
-
-		if (!srq) {
-			refuse(reason, ACCESS_ERROR, VB_CHECK_XRC_SRQ, reply->srqn, 0, 0);
-			return NULL;
-		}
-		pd = srq->pd;
-	}
-	return vb_mr_remote(qp->nic, pd, qp->qpn, reply->rkey, va, bytes,
-			    VB_ACCESS_REMOTE_READ | VB_WANT_PRESENT, reason);
-}
-
-/* send_read_response - one packet of the answer. False: it could not go (no room, or the QP
- * failed). */
-static bool send_read_response(struct vb_qp *qp, const struct vb_reply *reply)
-{
-	struct vb_responder *resp = &qp->resp;
-	const uint32_t index = (resp->reply_psn - reply->psn) & VB_PSN_MASK;
-	const bool last = index == reply->packets - 1;
-	const uint32_t offset = index * qp->mtu;
-	const uint32_t bytes = last ? reply->length - offset : qp->mtu;
-	struct vb_reason reason = {0};
-	uint8_t *from = read_from(qp, reply, reply->va + offset, bytes, &reason);
-	const struct iovec iov = {from, bytes};
-	struct vb_headers h = {
-		.opcode = vb_opcode(vb_qp_transport(qp),
-				    read_operation(resp->reply_psn == resp->reply_first_psn, last)),
-		.psn = resp->reply_psn,
-		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = reply->msn},
-	};
-
-	if (!from) {
-		fail_read(qp, &reason);
-		return false;
-	}
-	if (send_answer(qp, &h, &iov, bytes) == -EAGAIN)
-		return false;
-	resp->reply_psn = vb_psn_add(resp->reply_psn, 1);
-	return true;
-}
-
-static bool send_one_acknowledgement(struct vb_qp *qp, uint8_t syndrome, uint32_t psn)
-{
-	struct vb_headers h = {
-		.opcode = vb_opcode(vb_qp_transport(qp), VB_OP_ACK),
-		.psn = psn,
-		.aeth = {.syndrome = syndrome, .msn = qp->resp.msn},
-	};
-
-	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
-}
-
-/* send_acknowledgement - a sequence NAK acknowledges what came before it. Yet between two of them
- * an ACK goes ahead of the second when it says something new: Linux's Soft-RoCE, once it has gone
- * back, heeds no NAK before an ACK or its timeout. */
-static void send_acknowledgement(struct vb_qp *qp)
-{
-	struct vb_responder *resp = &qp->resp;
-	const bool gap = resp->ack_syndrome == vb_aeth_syndrome(VB_AETH_NAK, VB_NAK_PSN_SEQUENCE);
-
-	if (gap && resp->gap_told && resp->unacknowledged &&
-	    !send_one_acknowledgement(qp, VB_AETH_ACK_NO_CREDIT,
-				      vb_psn_add(resp->ack_psn, VB_PSN_MASK)))
-		return;
-	resp->unacknowledged = false;
-	if (!send_one_acknowledgement(qp, resp->ack_syndrome, resp->ack_psn))
-		return;
-	resp->gap_told = gap;
-	resp->ack_pending = resp->last_words = false;
-}
-
-/* send_reply - False: it could not go (no room, or the QP failed). */
-static bool send_reply(struct vb_qp *qp, const struct vb_reply *reply)
-{
-	struct vb_responder *resp = &qp->resp;
-
-	switch (reply->operation) {
-	case VB_OP_READ_REQUEST:
-		if (!send_read_response(qp, reply))
-			return false;
-		if (resp->reply_psn != vb_psn_add(reply->psn, reply->packets))
-			return true;
-		break;
-	case VB_OP_FLUSH:
-	case VB_OP_ATOMIC_WRITE:
-		if (!send_placement_done(qp, reply))
-			return false;
-		break;
-	default:
-		if (!send_atomic_result(qp, reply))
-			return false;
-	}
-	next_reply(resp);
-	return true;
-}
-
-bool vb_rc_responder_run(struct vb_qp *qp)
-{
-	struct vb_responder *resp = &qp->resp;
-	uint32_t budget = RESPONSES_PER_TURN;
-
-	if (qp->blocked || (qp->state == VB_QPS_ERR && !resp->last_words))
-		return false;
-	while (resp->reply_next != resp->reply_head && budget-- > 0)
-		if (!send_reply(qp, &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC]))
-			return false;
-	if (resp->reply_next != resp->reply_head)
-		return true;
-	if (resp->ack_pending)
-		send_acknowledgement(qp);
-	return false;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * transport.h - what the transport files (requester.c, rc_requester.c, rc_responder.c, uc.c, ud.c,
- * flush.c, sge.c, timing.c) offer each other and qp_state.c.
+ * transport.h - what the transport files (requester.c, rc_requester.c, rc_responder.c,
+ * rc_answers.c, uc.c, ud.c, flush.c, sge.c, timing.c) offer each other and qp_state.c.
  */
 #ifndef VB_CORE_TRANSPORT_H
 #define VB_CORE_TRANSPORT_H
@@ -105,8 +105,14 @@ void vb_rc_on_timeout(struct vb_qp *qp, uint64_t now_ns);
 void vb_responder_start(struct vb_qp *qp);
 void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 		      uint32_t bytes);
+/* vb_rc_nak - says so once what was accepted before is answered. */
+void vb_rc_nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn);
+
+/* --- rc_answers.c ------------------------------------------------------------------------ */
 /* vb_rc_responder_run - sends answers and the acknowledgement. True: more is waiting. */
 bool vb_rc_responder_run(struct vb_qp *qp);
+/* vb_rc_next_reply - the oldest of the replies is answered, or given up. */
+void vb_rc_next_reply(struct vb_responder *resp);
 
 /* --- uc.c, ud.c -------------------------------------------------------------------------- */
 void vb_uc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,

@@ -27,7 +27,8 @@ void vb_qp_watch(struct vb_qp *qp, uint64_t interval_ns)
 
 uint64_t vb_watch_deadline(const struct vb_qp *qp)
 {
-	bool watched = qp->watch.interval_ns && qp->type == VB_QPT_RC && qp->state == VB_QPS_RTS;
+	bool watched = qp->watch.interval_ns && qp->state == VB_QPS_RTS &&
+		       (qp->type == VB_QPT_RC || qp->type == VB_QPT_XRC_SEND);
 
 	return watched ? qp->watch.due_ns : VB_NEVER;
 }
@@ -41,7 +42,7 @@ void vb_watch_heard(struct vb_qp *qp, uint64_t now_ns)
 static void probe(struct vb_qp *qp)
 {
 	const struct vb_headers headers = {
-		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_SEND_ONLY),
+		.opcode = vb_opcode(vb_qp_transport(qp), VB_OP_SEND_ONLY),
 		.pkey = VB_DEFAULT_PKEY,
 		.ack_req = true,
 		.qpn = qp->attr.dest_qpn,

@@ -301,6 +301,37 @@ static void wrong_numbers_and_keys(void **state)
 	xrc_close(&x);
 }
 
+/* Its limit, its size and its query are those of any SRQ. */
+static void its_srqs_are_modified_like_others(void **state)
+{
+	struct ibv_srq_attr attr = {.srq_limit = 2, .max_wr = 16};
+	struct ibv_async_event event;
+	struct xrc x;
+
+	xrc_open(&x, IBV_QP_EX_WITH_SEND);
+	post_recv(&x, 0, 10, 0, 64);
+	post_recv(&x, 0, 11, 64, 64);
+	assert_int_equal(ibv_modify_srq(x.srq[0], &attr, IBV_SRQ_LIMIT), 0);
+	assert_int_equal(post(&x, 1, IBV_WR_SEND, x.srqn[0], 8, 0), 0);
+	edge_expect(x.cq[0], 10, IBV_WC_SUCCESS);
+	do {
+		assert_int_equal(ibv_get_async_event(x.pair.b.context, &event), 0);
+		ibv_ack_async_event(&event);
+	} while (event.event_type == IBV_EVENT_COMM_EST);
+	assert_int_equal(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+	assert_ptr_equal(event.element.srq, x.srq[0]);
+	assert_int_equal(ibv_modify_srq(x.srq[0], &attr, IBV_SRQ_MAX_WR), 0);
+	assert_int_equal(ibv_query_srq(x.srq[0], &attr), 0);
+	assert_true(attr.max_wr >= 16);
+	assert_int_equal(attr.srq_limit, 0); /* it was told once */
+	attr.srq_limit = attr.max_wr + 1;
+	assert_int_equal(ibv_modify_srq(x.srq[0], &attr, IBV_SRQ_LIMIT), EINVAL);
+	/* what was posted before is still there */
+	assert_int_equal(post(&x, 2, IBV_WR_SEND, x.srqn[0], 8, 0), 0);
+	edge_expect(x.cq[0], 11, IBV_WC_SUCCESS);
+	xrc_close(&x);
+}
+
 /* --- domains ----------------------------------------------------------------------------- */
 
 static void domains_are_named_by_inodes(void **state)
@@ -530,6 +561,7 @@ int main(void)
 		cmocka_unit_test(rdma_and_atomics),
 		cmocka_unit_test(an_empty_srq_holds_the_connection),
 		cmocka_unit_test(wrong_numbers_and_keys),
+		cmocka_unit_test(its_srqs_are_modified_like_others),
 		cmocka_unit_test(domains_are_named_by_inodes),
 		cmocka_unit_test(handles_of_one_queue_pair),
 		cmocka_unit_test(creation_is_refused),
