@@ -76,7 +76,8 @@ struct vb_cm_path {
 	struct vb_ah_attr ah; /* dgid, sgid_index, flow_label, traffic_class, hop_limit */
 };
 
-enum vb_cm_transport { VB_CM_RC = 0, VB_CM_UC = 1 };
+/* Numerically the REQ's transport service type; 3 is an extended one, of which XRC is the first. */
+enum vb_cm_transport { VB_CM_RC = 0, VB_CM_UC = 1, VB_CM_XRC = 3 };
 
 /* REJ reasons (IBTA 12.6.7.2) that we say or act on; others pass through as numbers. */
 enum vb_cm_reject {

@@ -93,6 +93,7 @@ struct vb_cm_conn {
 	void *user;
 	bool owned;    /* by a program; otherwise it lives until its state ends by itself */
 	bool active;   /* sent the REQ or SIDR_REQ */
+	bool xrc;      /* the REQ's transport */
 	uint8_t state; /* enum vb_cm_state */
 	uint8_t ack_timeout, max_retries, retries_left;
 	uint8_t refusals;	      /* by a peer where nobody listens yet */

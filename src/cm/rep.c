@@ -20,14 +20,16 @@ int vb_cm_send_rep(struct vb_cm_conn *conn, const struct vb_cm_rep *rep, uint64_
 	message = vb_cm_begin(conn, VB_CM_ATTR_REP, conn->tid);
 	message.rep = (struct vb_cm_wire_rep){
 		.qkey = rep->qkey,
-		.qpn = rep->qpn & VB_CM_QPN_MASK,
+		/* The target of an XRC connection stands where an EE context would (annex A14). */
+		.qpn = conn->xrc ? 0 : rep->qpn & VB_CM_QPN_MASK,
+		.eecn = conn->xrc ? rep->qpn & VB_CM_QPN_MASK : 0,
 		.psn = rep->psn & VB_CM_QPN_MASK,
 		.responder_resources = rep->responder_resources,
 		.initiator_depth = rep->initiator_depth,
 		.target_ack_delay = rep->target_ack_delay,
 		.failover_accepted = rep->failover_accepted,
 		.flow_control = rep->flow_control,
-		.srq = rep->srq,
+		.srq = rep->srq || conn->xrc,
 		.rnr_retry_count = rep->rnr_retry_count,
 		.ca_guid = conn->cm->config.ca_guid,
 	};
@@ -56,9 +58,10 @@ void vb_cm_rep_take(struct vb_cm_conn *conn, const struct vb_cm_rx *rx)
 {
 	const struct vb_cm_message *m = &rx->message;
 	const struct vb_cm_wire_rep *wire = &m->rep;
-	struct vb_cm_conn *old = vb_cm_find_remote_qp(conn->cm, wire->ca_guid, wire->qpn);
+	const uint32_t qpn = conn->xrc ? wire->eecn : wire->qpn;
+	struct vb_cm_conn *old = vb_cm_find_remote_qp(conn->cm, wire->ca_guid, qpn);
 	const struct vb_cm_rep rep = {
-		.qpn = wire->qpn,
+		.qpn = qpn,
 		.psn = wire->psn,
 		.qkey = wire->qkey,
 		.responder_resources = wire->responder_resources,
@@ -80,7 +83,7 @@ void vb_cm_rep_take(struct vb_cm_conn *conn, const struct vb_cm_rx *rx)
 		vb_cm_conn_close(conn);
 		event.rej = &rej;
 	} else {
-		vb_cm_conn_know_peer(conn, wire->ca_guid, m->local_id, wire->qpn);
+		vb_cm_conn_know_peer(conn, wire->ca_guid, m->local_id, qpn);
 		vb_cm_conn_move(conn, VB_CMS_REP_RCVD, rx->now_ns);
 		event.type = VB_CM_REP_RECEIVED;
 		event.rep = &rep;

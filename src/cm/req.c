@@ -11,6 +11,7 @@
 
 #include "cm/cm_private.h"
 
+#define EXTENDED_XRC 1u
 #define MIN_PATH_MTU_SHIFT 8 /* code 1 is 256 bytes */
 #define MIN_MTU_CODE 1
 #define MAX_MTU_CODE 5
@@ -36,12 +37,20 @@ static uint16_t mtu_bytes(uint8_t code)
 
 static bool is_valid(const struct vb_cm_req *req)
 {
-	return (req->transport == VB_CM_RC || req->transport == VB_CM_UC) &&
+	return (req->transport == VB_CM_RC || req->transport == VB_CM_UC ||
+		req->transport == VB_CM_XRC) &&
 	       mtu_code(req->path_mtu) && req->retry_count <= RETRY_LIMIT &&
 	       req->rnr_retry_count <= RETRY_LIMIT && req->max_cm_retries <= CM_RETRY_LIMIT &&
 	       req->ack_timeout <= VB_CM_TIMEOUT_LIMIT &&
 	       req->remote_cm_timeout <= VB_CM_TIMEOUT_LIMIT &&
 	       req->local_cm_timeout <= VB_CM_TIMEOUT_LIMIT;
+}
+
+/* is_known_transport - one that a connection can have. */
+static bool is_known_transport(const struct vb_cm_wire_req *req)
+{
+	return req->transport == VB_CM_RC || req->transport == VB_CM_UC ||
+	       (req->transport == VB_CM_XRC && req->extended_transport == EXTENDED_XRC);
 }
 
 static struct vb_cm_wire_req to_wire(const struct vb_cm_req *req, uint64_t ca_guid)
@@ -57,6 +66,7 @@ static struct vb_cm_wire_req to_wire(const struct vb_cm_req *req, uint64_t ca_gu
 		.remote_cm_timeout = req->remote_cm_timeout,
 		.local_cm_timeout = req->local_cm_timeout,
 		.transport = (uint8_t)req->transport,
+		.extended_transport = req->transport == VB_CM_XRC ? EXTENDED_XRC : 0,
 		.flow_control = req->flow_control,
 		.srq = req->srq,
 		.retry_count = req->retry_count,
@@ -127,6 +137,7 @@ int vb_cm_send_req(struct vb_cm_conn *conn, const struct vb_cm_path *to,
 	if (err)
 		return err;
 	conn->active = true;
+	conn->xrc = req->transport == VB_CM_XRC;
 	conn->path = *to;
 	conn->service_id = req->service_id;
 	conn->local_qpn = req->qpn & VB_CM_QPN_MASK;
@@ -206,7 +217,7 @@ void vb_cm_req_new(struct vb_cm *cm, const struct vb_cm_rx *rx)
 		vb_cm_reject(cm, rx, VB_CM_ABOUT_REQ, VB_CM_REJ_INVALID_SERVICE_ID);
 		return;
 	}
-	if (m->req.transport != VB_CM_RC && m->req.transport != VB_CM_UC) {
+	if (!is_known_transport(&m->req)) {
 		vb_cm_reject(cm, rx, VB_CM_ABOUT_REQ, VB_CM_REJ_INVALID_TRANSPORT);
 		return;
 	}
@@ -216,6 +227,8 @@ void vb_cm_req_new(struct vb_cm *cm, const struct vb_cm_rx *rx)
 	}
 	conn = conn_of(cm, rx);
 	req = from_wire(m);
+	if (conn)
+		conn->xrc = req.transport == VB_CM_XRC;
 	event.req = &req;
 	if (!conn || !vb_cm_tell(conn, &event)) {
 		if (conn)

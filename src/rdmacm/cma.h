@@ -64,7 +64,8 @@ struct vb_adapter {
 	unsigned int index;
 	/* once opened */
 	struct ibv_context *verbs;
-	struct ibv_pd *pd; /* for ids whose program brings none */
+	struct ibv_pd *pd;     /* for ids whose program brings none */
+	struct ibv_xrcd *xrcd; /* the same; NULL until one is needed */
 	struct vb_engine *engine;
 	uint8_t max_responder_resources, max_initiator_depth;
 	uint8_t ack_delay; /* local_ca_ack_delay */
@@ -197,6 +198,8 @@ static inline int vb_cma_result(int rc)
 int vb_adapters(struct vb_adapter **list);
 /* vb_adapter_open - 0 or -errno. */
 int vb_adapter_open(struct vb_adapter *adapter) VB_MUST_USE;
+/* vb_adapter_xrcd - of an open adapter. NULL with errno. */
+struct ibv_xrcd *vb_adapter_xrcd(struct vb_adapter *adapter);
 /* vb_adapters_prepare_wait - the program is going to wait for an event: takes what has arrived,
  * then the engines' threads take over. */
 void vb_adapters_prepare_wait(void);

@@ -236,6 +236,8 @@ static enum vb_cm_transport transport_of(const struct vb_id *id)
 {
 	enum ibv_qp_type type = id->pub.qp ? id->pub.qp->qp_type : id->pub.qp_type;
 
+	if (type == IBV_QPT_XRC_SEND)
+		return VB_CM_XRC;
 	return type == IBV_QPT_UC ? VB_CM_UC : VB_CM_RC;
 }
 

@@ -6,6 +6,7 @@
  * Opened once, kept for the life of the process. A forked child forgets what its parent opened:
  * engines do not outlive a fork (host.h), so it opens its own.
  */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ static void after_fork_in_child(void)
 	for (int i = 0; i < adapter_count; i++) {
 		adapters[i].verbs = NULL;
 		adapters[i].pd = NULL;
+		adapters[i].xrcd = NULL;
 		adapters[i].engine = NULL;
 	}
 	vb_ports_drop_in_child();
@@ -112,6 +114,23 @@ int vb_adapter_open(struct vb_adapter *adapter)
 	rc = adapter->verbs ? 0 : open_locked(adapter);
 	pthread_mutex_unlock(&adapters_lock);
 	return rc;
+}
+
+struct ibv_xrcd *vb_adapter_xrcd(struct vb_adapter *adapter)
+{
+	struct ibv_xrcd_init_attr attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct ibv_xrcd *xrcd;
+
+	pthread_mutex_lock(&adapters_lock);
+	if (!adapter->xrcd)
+		adapter->xrcd = ibv_open_xrcd(adapter->verbs, &attr);
+	xrcd = adapter->xrcd;
+	pthread_mutex_unlock(&adapters_lock);
+	return xrcd;
 }
 
 void vb_adapters_prepare_wait(void)

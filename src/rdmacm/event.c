@@ -159,11 +159,15 @@ static void describe_child(struct vb_id *child, const struct vb_cm_path *path,
 static struct vb_id *new_child(struct vb_id *listener, struct vb_engine *engine,
 			       const struct vb_cm_event *event, const struct vb_cm_ip *ip)
 {
+	const bool xrc = event->type == VB_CM_REQ_RECEIVED && event->req->transport == VB_CM_XRC;
 	struct vb_adapter *adapters;
 	int count = vb_adapters(&adapters);
 	struct vb_id *child;
 	int i = 0;
 
+	/* The target of XRC is no queue pair for anything else. */
+	if (xrc != (listener->pub.qp_type == IBV_QPT_XRC_RECV))
+		return NULL;
 	while (i < count && adapters[i].engine != engine)
 		i++;
 	if (i == count || event->path->ah.sgid_index >= adapters[i].host->gid_count)

@@ -204,10 +204,27 @@ static int create_cqs(struct rdma_cm_id *id, uint32_t send_size, uint32_t recv_s
 	return rc ?: create_cq(id, send_size, &id->send_cq, &id->send_cq_channel);
 }
 
-static int check_qp(const struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
+/* The target's half of XRC has a domain, and no queues: without one of the program's, the
+ * adapter's.
+ */
+static int check_xrc_target(struct vb_id *id, struct ibv_qp_init_attr_ex *attr)
 {
+	attr->comp_mask &= ~(uint32_t)IBV_QP_INIT_ATTR_PD;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD)
+		return attr->xrcd && attr->xrcd->context == id->pub.verbs ? 0 : -EINVAL;
+	attr->xrcd = id->adapter ? vb_adapter_xrcd(id->adapter) : NULL;
+	attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+	return attr->xrcd ? 0 : -EINVAL;
+}
+
+static int check_qp(struct vb_id *full, struct ibv_qp_init_attr_ex *attr)
+{
+	const struct rdma_cm_id *id = &full->pub;
+
 	if (id->qp || !id->verbs)
 		return -EINVAL;
+	if (attr->qp_type == IBV_QPT_XRC_RECV)
+		return check_xrc_target(full, attr);
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
 		attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
 		attr->pd = id->pd;
@@ -224,25 +241,27 @@ static int create_qp(struct vb_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	struct rdma_cm_id *pub = &id->pub;
 	struct ibv_qp *qp = NULL;
-	int rc = check_qp(pub, attr);
+	const bool target = attr->qp_type == IBV_QPT_XRC_RECV;
+	int rc = check_qp(id, attr);
 
 	if (rc)
 		return rc;
-	rc = create_cqs(pub, attr->send_cq || pub->send_cq ? 0 : attr->cap.max_send_wr,
-			attr->recv_cq || pub->recv_cq ? 0 : attr->cap.max_recv_wr);
+	rc = create_cqs(pub, target || attr->send_cq || pub->send_cq ? 0 : attr->cap.max_send_wr,
+			target || attr->recv_cq || pub->recv_cq ? 0 : attr->cap.max_recv_wr);
 	if (rc)
 		goto err_cqs;
 	if (!attr->send_cq)
 		attr->send_cq = pub->send_cq;
 	if (!attr->recv_cq)
 		attr->recv_cq = pub->recv_cq;
-	if (!attr->srq)
+	if (!attr->srq && attr->qp_type != IBV_QPT_XRC_SEND)
 		attr->srq = pub->srq;
 	qp = ibv_create_qp_ex(pub->verbs, attr);
 	rc = qp ? make_ready(id, qp) : -errno;
 	if (rc)
 		goto err_qp;
-	pub->pd = qp->pd;
+	if (!target)
+		pub->pd = qp->pd;
 	pub->qp = qp;
 	return 0;
 
@@ -304,9 +323,30 @@ void rdma_destroy_qp(struct rdma_cm_id *pub)
 
 /* --- shared receive queues --------------------------------------------------------------- */
 
+/* What the program leaves out: the adapter's domain, and a CQ of the id's. 0 or -errno. */
+static int complete_xrc_srq(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
+{
+	struct vb_adapter *adapter = vb_id(id)->adapter;
+	int rc;
+
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd) {
+		attr->xrcd = adapter ? vb_adapter_xrcd(adapter) : NULL;
+		attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
+	}
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !attr->cq) {
+		rc = id->recv_cq ? 0 : create_cqs(id, 0, attr->attr.max_wr);
+		if (rc)
+			return rc;
+		attr->cq = id->recv_cq;
+		attr->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
+	}
+	return attr->xrcd ? 0 : -EINVAL;
+}
+
 int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
 	struct ibv_srq *srq;
+	int rc = 0;
 
 	if (!id->verbs || id->srq || !(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE))
 		return vb_cma_result(-EINVAL);
@@ -314,6 +354,10 @@ int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 		attr->pd = id->pd;
 		attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
 	}
+	if (attr->srq_type == IBV_SRQT_XRC)
+		rc = complete_xrc_srq(id, attr);
+	if (rc)
+		return vb_cma_result(rc);
 	srq = ibv_create_srq_ex(id->verbs, attr);
 	if (!srq)
 		return -1;
@@ -329,7 +373,7 @@ int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_ini
 		.srq_context = attr->srq_context,
 		.attr = attr->attr,
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
-		.srq_type = IBV_SRQT_BASIC,
+		.srq_type = id->qp_type == IBV_QPT_XRC_RECV ? IBV_SRQT_XRC : IBV_SRQT_BASIC,
 		.pd = pd,
 	};
 	int rc = rdma_create_srq_ex(id, &extended);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Debian's programs over XRC: ibv_xsrq_pingpong, and perftest with -c XRC.
+"""Debian's programs over XRC: ibv_xsrq_pingpong, perftest with -c XRC, and rdma_xclient, which connects by
+the connection manager.
 
 One client: with more, ibv_xsrq_pingpong sends to each by the connections of the others, whose
 processes would have to share an XRC domain.
@@ -29,3 +30,14 @@ def test_perftest(pair, program, options):
     (row,) = hosts.perftest_rows(client)
     assert row[1] == 100 * queue_pairs, client
     assert row[4] > 0, client
+
+
+@pytest.mark.parametrize("pair", ["one-host", "two-hosts"], indirect=True)
+def test_connected_by_the_manager(pair):
+    port = hosts.free_port()
+    # xserver listens on IPv4 alone, and XRC is of the port space ib
+    with hosts.rdma_server(pair[0], "ib", port, "rdma_xserver", "-p", port, "-c", "x") as listening, \
+            pair[1].start("rdma_xclient", "-s", pair[0].reach, "-p", port, "-c", "x") as connecting:
+        server, client = hosts.succeed_both(listening, connecting, hosts.DEFAULT_LIMIT)
+    assert server == "rdma_xserver: start\nrdma_xserver: end 0\n"
+    assert client == "rdma_xclient: start\nrdma_xclient: end 0\n"

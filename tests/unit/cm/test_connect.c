@@ -90,6 +90,39 @@ static void test_req(void **state)
 	pair_let_go(&pair, conn, pair.b.events[i].conn);
 }
 
+/* XRC: transport service type 3, extended type 1; the target's number is in the place of the EE
+ * context's, and it always has an SRQ (annex A14). */
+static void test_xrc(void **state)
+{
+	struct vb_cm_conn *a = vb_cm_conn_create(pair.a.cm, &pair), *b;
+	struct vb_cm_path to = pair_path_to(&pair.b);
+	struct vb_cm_req req = pair_req(&pair);
+	struct vb_cm_rep rep = pair_rep();
+	struct vb_cm_message m;
+	unsigned int i;
+
+	req.transport = VB_CM_XRC;
+	assert_int_equal(vb_cm_send_req(a, &to, &req, pair.now), 0);
+	m = pair_next(&pair, &pair.a, VB_CM_ATTR_REQ);
+	assert_int_equal(m.req.transport, 3);
+	assert_int_equal(m.req.extended_transport, 1);
+	assert_int_equal(m.req.qpn, 0x101);
+	pair_deliver(&pair, &pair.a, VB_CM_ATTR_REQ);
+	i = pair_event_of(&pair.b, VB_CM_REQ_RECEIVED);
+	assert_int_equal(pair.b.events[i].req.transport, VB_CM_XRC);
+	b = pair.b.events[i].conn;
+
+	assert_int_equal(vb_cm_send_rep(b, &rep, pair.now), 0);
+	m = pair_next(&pair, &pair.b, VB_CM_ATTR_REP);
+	assert_int_equal(m.rep.qpn, 0);
+	assert_int_equal(m.rep.eecn, 0x202);
+	assert_true(m.rep.srq);
+	pair_deliver(&pair, &pair.b, VB_CM_ATTR_REP);
+	i = pair_event_of(&pair.a, VB_CM_REP_RECEIVED);
+	assert_int_equal(pair.a.events[i].rep.qpn, 0x202);
+	pair_let_go(&pair, a, b);
+}
+
 static void test_whole_life(void **state)
 {
 	struct vb_cm_conn *a, *b = pair_replied(&pair, &a);
@@ -474,6 +507,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_req, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_whole_life, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_xrc, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nobody_listens, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_program_refuses, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_requester_refuses_the_rep, setup, teardown),
