@@ -100,6 +100,8 @@ static uint32_t draw_key(const struct fuzz_side *side, struct vb_fuzz_input *in,
 
 	if (which >= 1 && which < FUZZ_REGIONS)
 		mr = side->mr[which];
+	if (remote && (which == 6 || which == 7))
+		return side->mw[which - 6]->shown.rkey;
 	if (!mr || which == 4)
 		return vb_fuzz_u32(in);
 	if (which == 5) /* the wrong one of the two */
@@ -144,6 +146,38 @@ static void make_readable(const struct fuzz_side *side, struct vb_sge *sges, uin
 		sges[i].length = (uint32_t)VB_MIN((uint64_t)sges[i].length, end - sges[i].addr);
 }
 
+static enum vb_wr_opcode draw_opcode(struct vb_fuzz_input *in)
+{
+	static const uint8_t others[] = {VB_WR_FLUSH, VB_WR_ATOMIC_WRITE, VB_WR_BIND_MW,
+					 VB_WR_SEND_WITH_INV};
+	uint32_t which = vb_fuzz_below(in, 8 + VB_ARRAY_SIZE(others));
+
+	return (enum vb_wr_opcode)(which < 8 ? which : others[which - 8]);
+}
+
+/* A bind of what the drawn address and key say, or the key to invalidate. */
+static void make_window_request(const struct fuzz_side *side, struct vb_send_wr *wr)
+{
+	const uint64_t offset =
+		wr->remote_addr - (uintptr_t)fuzz_memory(&side->world->side[!side->index]);
+	const struct vb_mr *mr = side->mr[wr->compare_add & 3];
+
+	wr->imm = wr->rkey;
+	if (wr->opcode == VB_WR_LOCAL_INV && wr->compare_add & 0x80)
+		wr->imm = side->mw[1]->shown.rkey;
+	if (wr->opcode != VB_WR_SEND_WITH_INV)
+		wr->num_sge = 0;
+	if (wr->opcode != VB_WR_BIND_MW)
+		return;
+	wr->bind = (struct vb_mw_bind){
+		.rkey = side->mw[wr->compare_add >> 7]->shown.rkey ^ (wr->compare_add >> 2 & 3),
+		.lkey = mr ? mr->lkey : wr->rkey,
+		.access = offset & 0x2f,
+		.addr = (uintptr_t)fuzz_memory(side) + offset,
+		.length = wr->compare_add & 16 ? 0 : wr->compare_add * 16,
+	};
+}
+
 void fuzz_post_send(struct fuzz_side *side, struct vb_fuzz_input *in)
 {
 	const struct fuzz_side *peer = fuzz_peer(side);
@@ -159,9 +193,7 @@ void fuzz_post_send(struct fuzz_side *side, struct vb_fuzz_input *in)
 
 	if (is_full(account))
 		return;
-	wr.opcode = (enum vb_wr_opcode)vb_fuzz_below(in, 10);
-	if (wr.opcode >= 8)
-		wr.opcode += VB_WR_FLUSH - 8;
+	wr.opcode = draw_opcode(in);
 	wr.flags = vb_fuzz_below(in, 16);
 	wr.num_sge = draw_sges(side, in, sges);
 	if (kind == FUZZ_UD) {
@@ -181,7 +213,9 @@ void fuzz_post_send(struct fuzz_side *side, struct vb_fuzz_input *in)
 		make_readable(side, sges, wr.num_sge);
 	if (kind == FUZZ_XRC_SEND) /* now and then of nobody */
 		wr.remote_srqn = peer->xrc_srq->srqn + (vb_fuzz_u8(in) == 0xff);
-	if (wr.opcode == VB_WR_FLUSH) {
+	if (wr.opcode >= VB_WR_LOCAL_INV && wr.opcode <= VB_WR_SEND_WITH_INV && kind != FUZZ_UD) {
+		make_window_request(side, &wr);
+	} else if (wr.opcode == VB_WR_FLUSH) {
 		wr.num_sge = 0;
 	} else if (wr.opcode >= VB_WR_ATOMIC_CMP_AND_SWP && wr.num_sge > 0) {
 		wr.num_sge = 1;
@@ -273,7 +307,7 @@ static void draw_headers(const struct fuzz_side *side, const struct vb_qp *qp,
 	h->deth.qkey = bits & 16 ? 0 : qp->attr.qkey;
 	h->deth.src_qpn = bits;
 	h->reth.va = h->atomic.va = va;
-	h->reth.rkey = h->atomic.rkey = rkey;
+	h->reth.rkey = h->atomic.rkey = h->invalidate_rkey = rkey;
 	h->reth.length = draw_length(in);
 	h->atomic.compare = h->atomic.swap_add = bits;
 	h->aeth.syndrome = vb_fuzz_u8(in);

@@ -232,10 +232,11 @@ STEPS = (
     "recreate region srq arm resize unblock"
 ).split()
 RC, UC, UD = range(3)
-WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CAS, FAA = range(7)
+WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CAS, FAA, LOCAL_INV, FLUSH, ATOMIC_WRITE, BIND, SEND_INV = range(12)
 FENCE, SIGNALED, SOLICITED, INLINE = 1, 2, 4, 8
 SET_RTS, SET_SQD, SET_ERR = 0x30, 0x40, 0x60
 WRONG_KEY, READ_ONLY = 5, 1
+WINDOW_1, WINDOW_2 = 6, 7
 
 
 def step(name, side=0, more=0):
@@ -257,10 +258,10 @@ def sge_list(sges):
     return out
 
 
-def send(side, kind, op, flags=SIGNALED, sges=((0, 100),), va=0, key=0):
+def send(side, kind, op, flags=SIGNALED, sges=((0, 100),), va=0, key=0, value=5):
     out = step("send", side) + bytes([kind, op, flags]) + sge_list(sges)
     if kind != UD and op not in (SEND, SEND_IMM):
-        out += struct.pack("<H", va) + bytes([key, 5])
+        out += struct.pack("<H", va) + bytes([key, value])
     return out
 
 
@@ -312,6 +313,13 @@ def all_ops():
             + send(0, RC, SEND_IMM, SIGNALED | SOLICITED, sges=((0, 700), (2000, 10))))  # fmt: skip
 
 
+bind_1, bind_2 = (send(1, RC, BIND, sges=(), va=6, value=value) + run(1) for value in (4, 0x80))
+
+
+def write_by(key):
+    return send(0, RC, WRITE, sges=((0, 50),), va=6, key=key) + flow(1)
+
+
 def rc_programs():
     c = config()
     ops = all_ops()
@@ -336,6 +344,11 @@ def rc_programs():
         rc_bad_lkey=c + recv(1, RC) + send(0, RC, SEND) + send(0, RC, SEND, sges=((0, 10, WRONG_KEY),))
         + send(0, RC, SEND) + flow(2) + poll(0),
         rc_bad_rkey=c + send(0, RC, WRITE, key=WRONG_KEY) + send(0, RC, READ) + flow(2) + POLLS,
+        rc_window_invalidated=c + bind_2 + write_by(WINDOW_2) + recv(1, RC) + send(0, RC, SEND_INV, key=WINDOW_2)
+        + flow(2) + bind_2 + write_by(WINDOW_2) + send(1, RC, LOCAL_INV, sges=(), value=0x80) + run(1) + write_by(WINDOW_2) + POLLS,
+        rc_window_bound_again=c + bind_1 + write_by(WINDOW_1) + bind_1 + write_by(WINDOW_1)
+        + send(1, RC, BIND, sges=(), va=6, value=16) + run(1) + write_by(WINDOW_1) + POLLS,
+        rc_invalidate_a_region=c + recv(1, RC) + send(0, RC, SEND_INV) + flow(2) + POLLS,
         rc_read_only_region=c + send(0, RC, WRITE, key=READ_ONLY) + flow(2) + poll(0),
         rc_range=c + send(0, RC, READ, sges=((0, 1000),), va=8000) + flow(2) + poll(0),
         rc_too_long=c + recv(1, RC, ((0, 50),)) + send(0, RC, SEND, sges=((0, 600),)) + flow(2) + POLLS,

@@ -254,12 +254,13 @@ void fuzz_recreate(struct fuzz_side *side, enum fuzz_kind kind)
 
 void fuzz_region_toggle(struct fuzz_side *side, enum fuzz_region region)
 {
-	const uint32_t all = VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL | VB_ACCESS_FLUSH_GLOBAL;
+	const uint32_t all = VB_ACCESS_LOCAL_WRITE | VB_ACCESS_REMOTE_ALL | VB_ACCESS_MW_BIND |
+			     VB_ACCESS_FLUSH_GLOBAL;
 	struct vb_mr **mr = &side->mr[region];
 
 	if (*mr) {
-		vb_mr_destroy(*mr);
-		*mr = NULL;
+		if (vb_mr_destroy(*mr) == 0)
+			*mr = NULL;
 		return;
 	}
 	*mr = vb_mr_create(region == FUZZ_OTHER_PD ? side->other_pd : side->pd, fuzz_memory(side),
@@ -294,6 +295,10 @@ static void create_objects(struct fuzz_side *side)
 	VB_ASSERT(!c->use_srq || side->srq);
 	for (int r = 0; r < FUZZ_REGIONS; r++)
 		fuzz_region_toggle(side, (enum fuzz_region)r);
+	for (int w = 0; w < FUZZ_WINDOWS; w++) {
+		side->mw[w] = vb_mw_create(side->pd, (enum vb_mw_type)(VB_MW_TYPE_1 + w));
+		VB_ASSERT(side->mw[w]);
+	}
 	clear_account(&side->srq_recvs);
 	clear_account(&side->xrc_recvs);
 	for (int k = 0; k < FUZZ_KINDS; k++)
@@ -302,7 +307,8 @@ static void create_objects(struct fuzz_side *side)
 
 static void check_empty(const struct vb_nic *nic)
 {
-	VB_ASSERT(nic->qp_count == 0 && nic->mr_count == 0 && nic->pd_count == 0);
+	VB_ASSERT(nic->qp_count == 0 && nic->mr_count == 0 && nic->mw_count == 0 &&
+		  nic->pd_count == 0);
 	VB_ASSERT(nic->cq_count == 0 && nic->srq_count == 0 && nic->ah_count == 0);
 	VB_ASSERT(vb_list_is_empty(&nic->ready) && vb_list_is_empty(&nic->blocked));
 	VB_ASSERT(nic->timers.count == 0);
@@ -312,8 +318,11 @@ static void destroy_objects(struct fuzz_side *side)
 {
 	for (int k = 0; k < FUZZ_KINDS; k++)
 		vb_qp_destroy(side->qp[k]);
+	VB_ASSERT(!side->mw[1]->mr);
+	for (int w = 0; w < FUZZ_WINDOWS; w++)
+		VB_ASSERT(vb_mw_destroy(side->mw[w]) == 0);
 	for (int r = 0; r < FUZZ_REGIONS; r++) {
-		vb_mr_destroy(side->mr[r]);
+		VB_ASSERT(vb_mr_destroy(side->mr[r]) == 0);
 		side->mr[r] = NULL;
 	}
 	vb_ah_put(side->ah);

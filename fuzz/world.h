@@ -28,6 +28,7 @@
 #define FUZZ_REQUESTS 4096u /* requests that one queue is ever given */
 #define FUZZ_SGE_MAX 3u
 #define FUZZ_REGIONS 4
+#define FUZZ_WINDOWS 2
 
 /* An XRC_SEND queue pair is connected to the other side's XRC_RECV. */
 enum fuzz_kind { FUZZ_RC, FUZZ_UC, FUZZ_UD, FUZZ_XRC_SEND, FUZZ_XRC_RECV };
@@ -71,6 +72,7 @@ struct fuzz_side {
 	struct vb_srq *xrc_srq;
 	struct vb_ah *ah;
 	struct vb_mr *mr[FUZZ_REGIONS];
+	struct vb_mw *mw[FUZZ_WINDOWS]; /* of type 1 and of type 2 */
 	struct vb_qp *qp[FUZZ_KINDS];
 	struct fuzz_account sends[FUZZ_KINDS], recvs[FUZZ_KINDS], srq_recvs, xrc_recvs;
 	struct fuzz_link out;
@@ -124,7 +126,7 @@ void fuzz_post_srq(struct fuzz_side *side, struct vb_fuzz_input *in);
 /* fuzz_post_plain_recv - one that fits every message of the world. False: the queue is full. */
 bool fuzz_post_plain_recv(struct fuzz_side *side, enum fuzz_kind kind);
 
-/* fuzz_region_toggle - deregisters the region, or registers it again. */
+/* fuzz_region_toggle - deregisters the region unless windows hold it, or registers it again. */
 void fuzz_region_toggle(struct fuzz_side *side, enum fuzz_region region);
 
 /* fuzz_poll - takes and judges up to n completions of each CQ. */

@@ -484,7 +484,7 @@ static void set_wr_flush(struct vb_face_qp *qp)
 {
 	void (*function)(struct ibv_qp_ex * ex, uint32_t rkey, uint64_t remote_addr, size_t length,
 			 uint8_t type, uint8_t level) = wr_flush;
-	const size_t at = offsetof(struct ibv_qp_ex, wr_atomic_write) + sizeof(function);
+	enum { at = offsetof(struct ibv_qp_ex, wr_atomic_write) + sizeof(void (*)(void)) };
 
 	_Static_assert(offsetof(struct ibv_qp_ex, wr_atomic_write) + 2 * sizeof(function) <=
 			       offsetof(struct vb_face_qp, engine),

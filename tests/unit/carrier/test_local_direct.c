@@ -11,6 +11,7 @@
 enum {
 	ACCESS_WRITE = 1 << 1,
 	ACCESS_READ = 1 << 2,
+	ACCESS_ON_DEMAND = 1 << 6,
 	PD = 5,
 	RKEY = 0xabcd0000 + 77,
 	OUR_INDEX = 3,
@@ -159,8 +160,8 @@ static void refuse(unsigned int slot, struct test_child *child)
 	assert_int_equal(RAW(ours, its, RKEY, IOVA, 8), 8);
 	memset(shared, 0x55, 8);
 	assert_true(RAW(ours, its, RKEY ^ 1, IOVA, 8) < 0);
-	assert_true(RAW(ours, its, RKEY ^ 0x80000000, IOVA, 8) < 0); /* the same table slot */
-	assert_true(RAW(ours, its, RKEY + 64 * 1000, IOVA, 8) < 0);  /* a page never written */
+	assert_true(RAW(ours, its, RKEY ^ 0x80000000, IOVA, 8) < 0);  /* the same table slot */
+	assert_true(RAW(ours, its, RKEY + (1000 << 8), IOVA, 8) < 0); /* a page never written */
 	assert_true(RAW(ours ^ 1, its, RKEY, IOVA, 8) < 0);
 	assert_true(RAW(ours, its ^ 1, RKEY, IOVA, 8) < 0);
 	assert_true(RAW(ours, its ^ 0x4000, RKEY, IOVA, 8) < 0);
@@ -182,6 +183,19 @@ static void refuse(unsigned int slot, struct test_child *child)
 	mr.access = ACCESS_WRITE;
 	assert_int_equal(tell(child, 'm', &mr, NULL), 0);
 	assert_true(direct(slot, false, IOVA, data, 8) < 0);
+	/* a window of one queue pair */
+	mr = region();
+	mr.qpn = its;
+	assert_int_equal(tell(child, 'm', &mr, NULL), 0);
+	assert_int_equal(direct(slot, true, IOVA, data, 8), 8);
+	mr.qpn = its ^ 1;
+	assert_int_equal(tell(child, 'm', &mr, NULL), 0);
+	assert_true(direct(slot, true, IOVA, data, 8) < 0);
+	/* memory on demand of another process: the kernel finds out */
+	mr = region();
+	mr.access |= ACCESS_ON_DEMAND;
+	assert_int_equal(tell(child, 'm', &mr, NULL), 0);
+	assert_int_equal(direct(slot, true, IOVA, data, 8), 8);
 	mr = region();
 	mr.pd_id = PD + 1;
 	assert_int_equal(tell(child, 'm', &mr, NULL), 0);
@@ -291,6 +305,12 @@ static void our_own_regions_are_written_and_read(void **state)
 	assert_int_equal(vb_local_publish_mr(nic.carrier, &mr), 0);
 	vb_local_publish_qp(nic.carrier, &qp);
 	move_bytes(nic.registry->slot);
+	/* memory on demand could be missing, and the copy is made by us */
+	mr.access |= ACCESS_ON_DEMAND;
+	assert_int_equal(vb_local_publish_mr(nic.carrier, &mr), 0);
+	assert_true(direct(nic.registry->slot, true, IOVA, &byte, 1) < 0);
+	mr = region();
+	assert_int_equal(vb_local_publish_mr(nic.carrier, &mr), 0);
 	assert_int_equal(vb_local_withdraw_mr(nic.carrier, RKEY ^ 1), 0); /* another key: nothing */
 	assert_int_equal(direct(nic.registry->slot, true, IOVA, &byte, 1), 1);
 	assert_int_equal(vb_local_withdraw_mr(nic.carrier, RKEY), 0);

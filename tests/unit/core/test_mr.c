@@ -302,6 +302,110 @@ static void test_stuck_random(void **state)
 	tear_down(&x);
 }
 
+static void test_a_null_region(void **state)
+{
+	struct fixture x;
+	struct vb_mr *null;
+	uint8_t *at;
+
+	set_up(&x, false);
+	null = vb_mr_create_null(x.pd);
+	assert_non_null(null);
+	at = local(&x, null->lkey, UINT64_MAX, UINT32_MAX);
+	assert_non_null(at);
+	assert_true(vb_mr_is_null(at));
+	assert_false(vb_mr_is_null(local(&x, x.mr->lkey, 0x10000, 1)));
+	assert_refused(&x, remote(&x, null->rkey, 0, 1), VB_CHECK_RKEY_UNKNOWN, null->rkey, 0, 1,
+		       0);
+	assert_null(vb_mr_local(x.fake.nic, x.other_pd, null->lkey, 0, 1, 0, &x.reason));
+	assert_int_equal(x.reason.check, VB_CHECK_SGE_PD);
+	assert_int_equal(vb_mr_destroy(null), 0);
+	tear_down(&x);
+}
+
+static void test_change(void **state)
+{
+	const struct vb_mr_change wraps = {NULL, memory, UINT64_MAX, 0, ALL};
+	struct vb_mr_change change;
+	struct fixture x;
+	uint32_t lkey, rkey;
+
+	set_up(&x, false);
+	lkey = x.mr->lkey;
+	rkey = x.mr->rkey;
+	change = (struct vb_mr_change){x.other_pd, memory, 8, 0, VB_ACCESS_LOCAL_WRITE};
+	assert_int_equal(vb_mr_judge_change(x.mr, &change), 0);
+	assert_int_equal(x.mr->length, 100);
+	assert_int_equal(vb_mr_change(x.mr, &wraps), -EINVAL);
+	assert_int_equal(x.mr->length, 100);
+	assert_int_equal(vb_mr_change(x.mr, &change), 0);
+	assert_int_equal(x.mr->lkey, lkey);
+	assert_int_equal(x.mr->rkey, rkey);
+	assert_null(local(&x, lkey, 0, 8));
+	assert_int_equal(x.reason.check, VB_CHECK_SGE_PD);
+	assert_ptr_equal(vb_mr_local(x.fake.nic, x.other_pd, lkey, 0, 8, 0, &x.reason), memory);
+	assert_int_equal(vb_pd_destroy(x.other_pd), -EBUSY);
+	change.access = VB_ACCESS_REMOTE_WRITE;
+	assert_int_equal(vb_mr_change(x.mr, &change), -EINVAL);
+	assert_int_equal(x.mr->access, VB_ACCESS_LOCAL_WRITE);
+	tear_down(&x);
+}
+
+/* What the surroundings are asked about a region on demand, and about no other. */
+static struct {
+	const void *at;
+	uint64_t length;
+	unsigned int count;
+	bool write, answer;
+} asked;
+
+static bool note_asked(void *env, const void *at, uint64_t length, bool write)
+{
+	asked.at = at;
+	asked.length = length;
+	asked.write = write;
+	asked.count++;
+	return asked.answer;
+}
+
+static void test_on_demand(void **state)
+{
+	struct fixture x;
+	struct vb_mr *mr;
+
+	set_up(&x, false);
+	x.fake.nic->ops.present = note_asked;
+	asked.count = 0;
+	mr = vb_mr_create(x.pd, NULL, UINT64_MAX, 0, ALL | VB_ACCESS_ON_DEMAND);
+	assert_non_null(mr);
+	asked.answer = true;
+	assert_non_null(vb_mr_remote(x.fake.nic, x.pd, 1, mr->rkey, 5000, 100,
+				     VB_ACCESS_REMOTE_READ | VB_WANT_PRESENT, &x.reason));
+	assert_int_equal(asked.count, 1);
+	assert_ptr_equal(asked.at, (void *)5000);
+	assert_int_equal(asked.length, 100);
+	assert_false(asked.write);
+	assert_non_null(vb_mr_remote(x.fake.nic, x.pd, 1, mr->rkey, 5000, 1u << 30,
+				     VB_ACCESS_REMOTE_ATOMIC | VB_WANT_PRESENT, &x.reason));
+	assert_int_equal(asked.length, VB_PRESENT_BYTES);
+	assert_true(asked.write);
+	assert_non_null(vb_mr_remote(x.fake.nic, x.pd, 1, mr->rkey, 5000, 1, VB_ACCESS_REMOTE_READ,
+				     &x.reason));
+	assert_non_null(
+		vb_mr_local(x.fake.nic, x.pd, x.mr->lkey, 0x10000, 1, VB_WANT_PRESENT, &x.reason));
+	assert_int_equal(asked.count, 2);
+	asked.answer = false;
+	assert_null(vb_mr_remote(x.fake.nic, x.pd, 1, mr->rkey, 5000, 100,
+				 VB_ACCESS_REMOTE_READ | VB_WANT_PRESENT, &x.reason));
+	assert_int_equal(x.reason.check, VB_CHECK_RKEY_ABSENT);
+	assert_null(vb_mr_local(x.fake.nic, x.pd, mr->lkey, 5000, 100,
+				VB_ACCESS_LOCAL_WRITE | VB_WANT_PRESENT, &x.reason));
+	assert_int_equal(x.reason.check, VB_CHECK_SGE_ABSENT);
+	assert_true(asked.write);
+	assert_int_equal(vb_mr_destroy(mr), 0);
+	tear_down(&x);
+}
+
 static void test_check_names(void **state)
 {
 	for (int i = 0; i < VB_CHECK_COUNT; i++) {
@@ -329,6 +433,9 @@ int main(void)
 		cmocka_unit_test(test_a_destroyed_key_is_unknown),
 		cmocka_unit_test(test_full_table),
 		cmocka_unit_test(test_stuck_random),
+		cmocka_unit_test(test_a_null_region),
+		cmocka_unit_test(test_change),
+		cmocka_unit_test(test_on_demand),
 		cmocka_unit_test(test_check_names),
 	};
 

@@ -150,13 +150,42 @@ static void locks_nothing(void **state)
 	munmap(base, size);
 }
 
+/* What regions on demand ask for at each packet: it comes in, and only there. */
+static void brought_in(void **state)
+{
+	uint8_t *base =
+		mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char in_core[4];
+
+	assert_true(base != MAP_FAILED);
+	assert_int_equal(vb_memory_bring_in(base + page - 1, 2, true), 0);
+	assert_int_equal(mincore(base, 4 * page, in_core), 0);
+	assert_int_equal(in_core[0] & 1, 1);
+	assert_int_equal(in_core[1] & 1, 1);
+	assert_int_equal(in_core[2] & 1, 0);
+	assert_int_equal(mprotect(base + 2 * page, page, PROT_READ), 0);
+	assert_int_equal(vb_memory_bring_in(base, 3 * page, false), 0);
+	assert_int_equal(vb_memory_bring_in(base, 3 * page, true), -EFAULT);
+	assert_int_equal(vb_memory_bring_in(base, 2 * page, true), 0);
+	assert_int_equal(mprotect(base + 2 * page, page, PROT_NONE), 0);
+	assert_int_equal(vb_memory_bring_in(base, 3 * page, false), -EFAULT);
+	assert_int_equal(munmap(base + page, page), 0);
+	assert_int_equal(vb_memory_bring_in(base, 2 * page, false), -EFAULT);
+	assert_int_equal(vb_memory_bring_in(base, page, false), 0);
+	assert_int_equal(vb_memory_bring_in(NULL, 1, false), -EFAULT);
+	assert_int_equal(vb_memory_bring_in((void *)(UINTPTR_MAX - 8), 8, false), -EFAULT);
+	assert_int_equal(vb_memory_bring_in((void *)(UINTPTR_MAX - 8), 100, false), -EFAULT);
+	assert_int_equal(vb_memory_bring_in(NULL, 0, true), 0);
+	munmap(base, 4 * page);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rights),	 cmocka_unit_test(holes),
-		cmocka_unit_test(odd_sizes),	 cmocka_unit_test(nothing_and_everything),
-		cmocka_unit_test(usual_memory),	 cmocka_unit_test(many_mappings),
-		cmocka_unit_test(locks_nothing),
+		cmocka_unit_test(rights),	cmocka_unit_test(holes),
+		cmocka_unit_test(odd_sizes),	cmocka_unit_test(nothing_and_everything),
+		cmocka_unit_test(usual_memory), cmocka_unit_test(many_mappings),
+		cmocka_unit_test(brought_in),	cmocka_unit_test(locks_nothing),
 	};
 
 	page = (size_t)sysconf(_SC_PAGESIZE);
