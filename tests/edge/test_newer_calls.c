@@ -161,6 +161,9 @@ static void buffers(void **state)
 	assert_null(reg(pair.b.pd, buf, memory + 100, 9901, EDGE_ALL_ACCESS));
 	assert_int_equal(errno, EINVAL);
 	errno = 0;
+	assert_null(reg(pair.b.pd, buf, memory + 20000, 1, EDGE_ALL_ACCESS));
+	assert_int_equal(errno, EINVAL);
+	errno = 0;
 	assert_null(reg(pair.a.pd, buf, memory, 100, EDGE_ALL_ACCESS));
 	assert_int_equal(errno, EINVAL);
 	errno = 0;
