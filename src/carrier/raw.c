@@ -161,6 +161,16 @@ int vb_raw_create(struct vb_raw_socket **out, uint32_t ifindex, struct vb_raw_po
 	return 0;
 }
 
+int vb_raw_allowed_now(void)
+{
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return errno == EPERM ? -EPERM : 0;
+	close(fd);
+	return 0;
+}
+
 int vb_raw_fd(const struct vb_raw_socket *raw)
 {
 	return raw->set_fd;

@@ -38,6 +38,9 @@ int vb_raw_create(struct vb_raw_socket **out, uint32_t ifindex, struct vb_raw_po
 /* vb_raw_destroy - also in a forked child, for its copy. NULL is accepted. */
 void vb_raw_destroy(struct vb_raw_socket *raw);
 
+/* vb_raw_allowed_now - whether vb_raw_create would be allowed to the calling thread. 0, -EPERM. */
+int vb_raw_allowed_now(void) VB_MUST_USE;
+
 /* vb_raw_fd - readable when there is something to deliver, or room to send again. */
 int vb_raw_fd(const struct vb_raw_socket *raw);
 

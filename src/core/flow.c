@@ -68,6 +68,11 @@ struct vb_flow *vb_flow_create(struct vb_qp *qp, const struct vb_flow_init *init
 		errno = EINVAL;
 		return NULL;
 	}
+	rc = vb_raw_allowed(nic);
+	if (rc < 0) {
+		errno = -rc;
+		return NULL;
+	}
 	if (nic->raw->flow_count >= VB_MAX_FLOWS) {
 		errno = ENOMEM;
 		return NULL;

@@ -102,6 +102,9 @@ struct vb_nic_ops {
 	 */
 	int (*raw_open)(void *env, struct vb_raw_port *port);
 	void (*raw_close)(void *env);
+	/* raw_allowed - while it is open: whether the caller might open it now. 0, -EPERM. May be
+	 * NULL. */
+	int (*raw_allowed)(void *env);
 	/* raw_tx - as tx; the frame is copied, or gone, when it returns. */
 	int (*raw_tx)(void *env, const uint8_t *frame, uint32_t size);
 	/* raw_listen - which frames vb_nic_raw_rx() is to get from now on. 0 or -errno. */

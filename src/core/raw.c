@@ -20,14 +20,20 @@
 #define TCP_PSH 0x08
 #define TCP_CWR 0x80
 
+int vb_raw_allowed(struct vb_nic *nic)
+{
+	return nic->ops.raw_allowed ? nic->ops.raw_allowed(nic->env) : 0;
+}
+
 int vb_raw_get(struct vb_nic *nic)
 {
 	struct vb_raw *raw = nic->raw;
 	int rc;
 
 	if (raw) {
-		raw->users++;
-		return 0;
+		rc = vb_raw_allowed(nic);
+		raw->users += rc == 0;
+		return rc;
 	}
 	if (!nic->ops.raw_open)
 		return -EOPNOTSUPP;

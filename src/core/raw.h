@@ -71,6 +71,9 @@ struct vb_raw {
  * surroundings have no raw packets; -EPERM and others from ops.raw_open; -ENOMEM. */
 int vb_raw_get(struct vb_nic *nic) VB_MUST_USE;
 void vb_raw_put(struct vb_nic *nic);
+/* vb_raw_allowed - each queue pair and each rule asks, as with an adapter's driver: the program may
+ * have given its capability away since the first. 0, -EPERM. */
+int vb_raw_allowed(struct vb_nic *nic) VB_MUST_USE;
 
 /* vb_raw_frame_max - the longest frame that can be sent; with a VLAN tag four more. */
 uint32_t vb_raw_frame_max(const struct vb_nic *nic);
@@ -81,7 +84,7 @@ void vb_raw_give(struct vb_qp *qp, const struct vb_frame *frame, uint32_t tag,
 		 bool checksums_right);
 
 /* vb_flow_create - a rule for qp. NULL with errno EINVAL: not a raw packet queue pair; -ENOMEM;
- * what ops.raw_listen said. */
+ * what ops.raw_listen said. -EPERM: vb_raw_allowed(). */
 struct vb_flow *vb_flow_create(struct vb_qp *qp, const struct vb_flow_init *init);
 /* vb_flow_destroy - NULL is accepted. */
 void vb_flow_destroy(struct vb_flow *flow);

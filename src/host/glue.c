@@ -303,6 +303,7 @@ const struct vb_nic_ops vb_engine_nic_ops = {
 	.leave = leave,
 	.raw_open = vb_engine_raw_open,
 	.raw_close = vb_engine_raw_close,
+	.raw_allowed = vb_engine_raw_allowed,
 	.raw_tx = vb_engine_raw_tx,
 	.raw_listen = vb_engine_raw_listen,
 	.random = draw,

@@ -64,6 +64,11 @@ void vb_engine_raw_close(void *env)
 	engine->raw = NULL;
 }
 
+int vb_engine_raw_allowed(void *env)
+{
+	return vb_raw_allowed_now();
+}
+
 int vb_engine_raw_tx(void *env, const uint8_t *frame, uint32_t size)
 {
 	struct vb_engine *engine = env;

@@ -7,6 +7,7 @@
 
 int vb_engine_raw_open(void *env, struct vb_raw_port *port);
 void vb_engine_raw_close(void *env);
+int vb_engine_raw_allowed(void *env);
 int vb_engine_raw_tx(void *env, const uint8_t *frame, uint32_t size);
 int vb_engine_raw_listen(void *env, const struct vb_raw_wanted *wanted);
 

@@ -1129,6 +1129,7 @@ static void set_net_raw(bool on)
 
 static void without_the_capability_it_is_refused(void **state)
 {
+	struct rule r = rule_of(IBV_FLOW_ATTR_NORMAL);
 	struct ibv_qp_init_attr_ex init;
 	struct end a;
 
@@ -1141,6 +1142,14 @@ static void without_the_capability_it_is_refused(void **state)
 	set_net_raw(true);
 	a.qp = ibv_create_qp_ex(a.context, &init);
 	assert_non_null(a.qp);
+	/* Given away since: what there is goes on, and nothing is added. */
+	set_net_raw(false);
+	assert_null(ibv_create_qp_ex(a.context, &init));
+	assert_int_equal(errno, EPERM);
+	add_eth(&r, group, 0);
+	assert_null(create(a.qp, &r));
+	assert_int_equal(errno, EPERM);
+	set_net_raw(true);
 	close_end(&a);
 }
 
