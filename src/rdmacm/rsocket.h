@@ -103,6 +103,7 @@ struct vb_rs_stream {
 	struct ibv_comp_channel *cq_channel;
 	struct ibv_cq *cq;
 	bool read_open, write_open;
+	bool end_told; /* the peer was told that we write no more */
 	unsigned int fruitless; /* progress calls in a row that found nothing */
 	uint64_t heard_ns;	/* when something last completed */
 	void *path;		/* RDMA_ROUTE: to be used instead of resolving one */

@@ -155,6 +155,7 @@ static int shut_stream(struct vb_rs *rs, int how, int timeout_ms)
 	result = vb_rs_wait(rs, control_free_or_over, false, timeout_ms);
 	if (result || rs->state != VB_RS_CONNECTED)
 		return result;
+	s->end_told = true; /* not before: the peer's own end may have come in while we waited */
 	return vb_rs_post_control(rs, s->read_open ? VB_RS_SHUTDOWN : VB_RS_DISCONNECT);
 }
 
@@ -167,7 +168,11 @@ int rshutdown(int fd, int how)
 		return -1;
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		result = -EINVAL;
-	else if (rs->type == SOCK_DGRAM)
+	else if (rs->state == VB_RS_ACCEPTING) /* to its program it is connected */
+		result = vb_rs_await_connection(rs, false);
+	if (result)
+		return (int)vb_rs_leave(rs, result);
+	if (rs->type == SOCK_DGRAM)
 		result = rs->datagram.connected ? 0 : -ENOTCONN;
 	else if (rs->state == VB_RS_CONNECTED)
 		result = shut_stream(rs, how, -1);

@@ -176,7 +176,7 @@ static void on_message(struct vb_rs *rs, uint32_t message)
 		s->taken++; /* the entry is read when it is used; the message had a credit */
 		break;
 	case VB_RS_CONTROL:
-		if (value == VB_RS_DISCONNECT || (value == VB_RS_SHUTDOWN && !s->write_open))
+		if (value == VB_RS_DISCONNECT || (value == VB_RS_SHUTDOWN && s->end_told))
 			end(rs);
 		else if (value == VB_RS_SHUTDOWN)
 			s->read_open = false;

@@ -119,10 +119,33 @@ static void threads_share_an_rsocket(void **state)
 		assert_int_equal(rclose(ends[i]), 0);
 }
 
+/* The second to close finds the word of the first while it waits to say its own, which it must say
+ * all the same: the first waits for it. */
+static void both_ends_shut_after_each_other(void **state)
+{
+	struct pollfd wait = {.events = POLLIN};
+	char byte;
+	int ends[2];
+
+	for (int round = 0; round < 20; round++) {
+		open_pair(ends);
+		for (int i = 0; i < 2; i++)
+			assert_int_equal(rshutdown(ends[i], SHUT_WR), 0);
+		for (int i = 0; i < 2; i++) {
+			wait.fd = ends[i];
+			assert_int_equal(rpoll(&wait, 1, 20000), 1);
+			assert_int_equal(rrecv(ends[i], &byte, 1, 0), 0);
+		}
+		for (int i = 0; i < 2; i++)
+			assert_int_equal(rclose(ends[i]), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(threads_share_an_rsocket),
+		cmocka_unit_test(both_ends_shut_after_each_other),
 	};
 
 	rdma_hosts();
