@@ -62,6 +62,12 @@ static void work(struct test_nic *n, int fd, struct test_role *role)
 		uint32_t slot = __atomic_load_n(&board->slot[to], __ATOMIC_SEQ_CST);
 		struct iovec part = {data, 1 + test_random(&seed) % 65536};
 
+		if (slot == 0) {
+			/* not started yet: the QPN would be 1, and random bytes a MAD for anybody
+			 */
+			(void)test_poll(n);
+			continue;
+		}
 		if (what < 60) {
 			uint32_t imm = test_random(&seed);
 
