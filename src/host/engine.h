@@ -53,6 +53,7 @@ struct vb_thread {
 	bool started;
 	bool armed; /* the carriers were armed and not yet disarmed */
 	int epoll_fd, wake_fd;
+	atomic_bool up; /* it runs our code */
 	atomic_bool stop;
 	atomic_bool woken;	     /* wake_fd has been written and not yet read */
 	atomic_bool wanted;	     /* the program is going to wait: do not park */
@@ -222,6 +223,8 @@ void vb_engine_run(struct vb_engine *engine, bool look_at_udp);
 int vb_thread_init(struct vb_engine *engine) VB_MUST_USE;
 /* vb_thread_start - once; when it fails the engine lives by the program's calls alone. */
 void vb_thread_start(struct vb_engine *engine);
+/* vb_thread_settle - waits until a thread that was started runs our code. */
+void vb_thread_settle(struct vb_engine *engine);
 /* vb_thread_stop - outside; waits for its end. */
 void vb_thread_stop(struct vb_engine *engine);
 void vb_thread_finish(struct vb_engine *engine);

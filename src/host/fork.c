@@ -6,7 +6,8 @@
  * are its parent's. So the child closes its copies, touching nothing shared, and from then on
  * entering such an engine fails; vb_engine_get() makes it a new one, with a slot of its own. Fork
  * happens with every engine's lock held, so that the copy is one between two calls; the thread is
- * not copied.
+ * not copied. One that is just being started may hold locks of the library that starts it (a
+ * sanitizer's allocator keeps them locked in the child), so it is waited for.
  *
  * At exit, with engines left, the process tells the peers that it is connected with, gives its slot
  * and its place in the port's group back politely, where nobody holds the lock. If that fails the
@@ -27,9 +28,12 @@
 static void before_fork(void)
 {
 	pthread_mutex_lock(&vb_engines_lock);
-	for (unsigned int i = 0; i < VB_MAX_DEVICES; i++)
-		if (vb_engines[i])
-			vb_lock_take(&vb_engines[i]->lock);
+	for (unsigned int i = 0; i < VB_MAX_DEVICES; i++) {
+		if (!vb_engines[i])
+			continue;
+		vb_thread_settle(vb_engines[i]);
+		vb_lock_take(&vb_engines[i]->lock);
+	}
 }
 
 static void after_fork_in_parent(void)

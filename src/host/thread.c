@@ -362,6 +362,7 @@ static void *thread_main(void *arg)
 	struct vb_engine *engine = arg;
 	struct memory memory = {.park_ns = PARK_FIRST_NS};
 
+	atomic_store(&engine->thread.up, true);
 	prctl(PR_SET_NAME, "verbena");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS); /* of this thread alone */
 	ask_for_short_slices();
@@ -440,6 +441,12 @@ void vb_thread_start(struct vb_engine *engine)
 			"verbena: no background thread (%s): data moves only while the "
 			"program calls.\n",
 			strerror(rc));
+}
+
+void vb_thread_settle(struct vb_engine *engine)
+{
+	while (engine->thread.started && !atomic_load(&engine->thread.up))
+		sched_yield();
 }
 
 void vb_thread_stop(struct vb_engine *engine)
