@@ -42,8 +42,9 @@ def host(request, allowed):
     first, second = request.getfixturevalue("loopback")
     if request.param == "as root":
         return first
-    if os.geteuid() != 0:
+    if os.geteuid() != 0:  # cannot become another user, and is one
         pytest.skip("root's way, as root, is the other one; this run is a user's already")
+    # A tree below a home that is closed to others: nothing there can be run as nobody.
     if subprocess.run([*NOBODY, "test", "-x", hosts.VERBENA]).returncode:
         pytest.skip(f"not run: another user cannot reach {hosts.VERBENA}")
     hosts_of_nobody = second.address.rpartition(".")[0] + ".9"

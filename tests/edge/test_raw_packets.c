@@ -62,6 +62,8 @@ static void enter_namespace(void)
 	char map[64];
 
 	if (unshare(CLONE_NEWNET | (uid ? CLONE_NEWUSER : 0)) != 0) {
+		/* Raw packets need CAP_NET_RAW, which one has in a namespace of one's own; some
+		 * containers forbid these to everybody. */
 		perror("skipped: neither root nor unprivileged user namespaces: unshare");
 		exit(77);
 	}
