@@ -4,9 +4,12 @@
  * make, on what the peer published, and then one copy into or out of its memory.
  *
  *      the peer lives, lets us, and its process is who it says
- *      hazard = {its QP, rkey}                       the owner cannot take the region away from
- * here on its QP: open, connected to ours, with the right        (IBTA 9.7.4.1.5) its region: this
- * very rkey, the QP's PD, with the right, around the range   (IBTA 10.6) copy; hazard = 0
+ *      hazard = {its QP, rkey}                      from here on its owner waits for us
+ *      its QP: open, connected to ours, with the right           (IBTA 9.7.4.1.5)
+ *      its region: this very rkey, the QP's PD, with the right,
+ *      around the range                                          (IBTA 10.6)
+ *      target = the range (full barrier); both entries unchanged?
+ *      copy, to where target says then; hazard = 0
  *
  * Any doubt is an -errno. The request then goes as packets, and the peer itself judges.
  *
@@ -50,11 +53,17 @@ static bool has_page(const uint64_t *pages, size_t offset)
 	return __atomic_load_n(&pages[page / 64], __ATOMIC_ACQUIRE) >> (page % 64) & 1;
 }
 
+/* What a permission rests on: the peer's entries as they were. */
+struct grant {
+	const uint32_t *qp_now, *mr_now;
+	uint32_t qp_seq, mr_seq;
+};
+
 /* The peer's address of the range, or 0: refused. The hazard stands already. in_place: the peer is
  * this process. */
 static uint64_t check_access(const struct vb_local_area *area, bool in_place, uint32_t right,
 			     uint32_t qpn, uint32_t dest_qpn, uint32_t rkey, uint64_t va,
-			     uint32_t length)
+			     uint32_t length, struct grant *grant)
 {
 	uint32_t qp_index = dest_qpn % VB_LOCAL_QPS, mr_index = vb_local_mr_index(rkey);
 	struct vb_local_qp_entry qp;
@@ -79,7 +88,14 @@ static uint64_t check_access(const struct vb_local_area *area, bool in_place, ui
 		return 0;
 	if (mr.addr == 0 || mr.addr + mr.length < mr.addr)
 		return 0;
+	*grant = (struct grant){&area->qps[qp_index].seq, &area->mrs[mr_index].seq, qp.seq, mr.seq};
 	return mr.addr + offset;
+}
+
+static bool still_granted(const struct grant *grant)
+{
+	return __atomic_load_n(grant->qp_now, __ATOMIC_SEQ_CST) == grant->qp_seq &&
+	       __atomic_load_n(grant->mr_now, __ATOMIC_SEQ_CST) == grant->mr_seq;
 }
 
 /* The first bytes of the local parts, at most want. Returns the parts used. */
@@ -136,15 +152,17 @@ static void copy_here(bool write, uint64_t address, const struct iovec *parts, i
  *
  * The lock is asked for at each copy: exec frees it and keeps the PID, and what lies at the address
  * then belongs to another program. The kernel takes the old memory away before it frees the lock,
- * so that a lock still held means that memory or one with nothing at the address yet. */
+ * so that a lock still held means that memory or one with nothing at the address yet.
+ *
+ * The owner may find us stopped, and then makes the lengths in target 0 and waits no longer
+ * (local_hazard.c). He takes his entry away first: whoever has not written target by then finds the
+ * entry changed, whoever has copies nothing. */
 static ssize_t copy_there(struct vb_local *local, struct vb_local_peer *peer, bool write,
-			  uint64_t address, const struct iovec *parts, int count, uint32_t bytes)
+			  uint64_t address, const struct iovec *parts, int count, uint32_t bytes,
+			  const struct grant *grant)
 {
 	uint32_t tail = write ? tail_bytes(address, bytes) : 0;
-	struct iovec remote[2] = {
-		{(void *)(uintptr_t)address, bytes - tail},
-		{(void *)(uintptr_t)(address + bytes - tail), tail},
-	};
+	struct iovec *target = local->bell->target;
 	unsigned long pieces = tail ? 2 : 1;
 	ssize_t n;
 
@@ -152,10 +170,15 @@ static ssize_t copy_there(struct vb_local *local, struct vb_local_peer *peer, bo
 		peer->suspect = true;
 		return -ESRCH;
 	}
+	target[0] = (struct iovec){(void *)(uintptr_t)address, bytes - tail};
+	target[1] = (struct iovec){(void *)(uintptr_t)(address + bytes - tail), tail};
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!still_granted(grant))
+		return -EACCES;
 	if (write)
-		n = process_vm_writev(peer->pid, parts, (unsigned long)count, remote, pieces, 0);
+		n = process_vm_writev(peer->pid, parts, (unsigned long)count, target, pieces, 0);
 	else
-		n = process_vm_readv(peer->pid, parts, (unsigned long)count, remote, pieces, 0);
+		n = process_vm_readv(peer->pid, parts, (unsigned long)count, target, pieces, 0);
 	if (n == (ssize_t)bytes)
 		return n;
 	if (n < 0 && (errno == EPERM || errno == ENOSYS)) {
@@ -178,6 +201,7 @@ static ssize_t access_peer(struct vb_local *local, struct vb_local_peer *peer, b
 			   uint32_t qpn, uint32_t dest_qpn, uint32_t rkey, uint64_t va,
 			   const struct iovec *parts, int count, uint32_t bytes)
 {
+	struct grant grant;
 	uint64_t address;
 	ssize_t n = -EACCES;
 
@@ -185,7 +209,7 @@ static ssize_t access_peer(struct vb_local *local, struct vb_local_peer *peer, b
 			    __ATOMIC_SEQ_CST);
 	address = check_access(peer->area, peer->slot == local->slot,
 			       write ? ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ, qpn, dest_qpn,
-			       rkey, va, bytes);
+			       rkey, va, bytes, &grant);
 	if (!address) {
 		;
 	} else if (vb_local_is_closed(peer->segment)) {
@@ -194,7 +218,7 @@ static ssize_t access_peer(struct vb_local *local, struct vb_local_peer *peer, b
 		copy_here(write, address, parts, count, bytes);
 		n = (ssize_t)bytes;
 	} else {
-		n = copy_there(local, peer, write, address, parts, count, bytes);
+		n = copy_there(local, peer, write, address, parts, count, bytes, &grant);
 	}
 	__atomic_store_n(&local->area->hazard, 0, __ATOMIC_RELEASE);
 	return n;

@@ -6,7 +6,8 @@
  *   local_peer.c    other processes: finding them, noticing that they are gone, housekeeping
  *   local_ring.c    packets into and out of a ring
  *   local_bell.c    doorbells, sleeping and waking
- *   local_tables.c  publishing regions and queue pairs; waiting for accesses in flight
+ *   local_tables.c  publishing regions and queue pairs
+ *   local_hazard.c  waiting for accesses in flight
  *   local_direct.c  the initiator's own WRITE and READ
  *
  * Who writes what:
@@ -14,7 +15,7 @@
  *      process N                                         process M
  *      seg.N   hazard, tables, consumed[]   <- reads --  every peer
  *      ring.N.M   frames, want              <- reads --  M
- *      bell.N  summary, word[], armed, accessors  <- reads and writes: N and every peer
+ *      bell.N  summary, word[], armed, accessors, target  <- reads and writes: N and every peer
  *
  * So nobody but a process itself writes its ring positions, tables and hazards, and a ring has one
  * producer and one consumer: nothing waits for a process that died. Everything read from another
@@ -32,7 +33,7 @@
 #include "carrier/local.h"
 #include "registry/files.h"
 
-#define VB_LOCAL_VERSION 2u
+#define VB_LOCAL_VERSION 3u
 #define VB_LOCAL_RING_BYTES (256u << 10) /* 15 pieces of VB_LOCAL_SEGMENT; a power of two */
 #define VB_LOCAL_RING_FILE (VB_FILE_PAGE + VB_LOCAL_RING_BYTES)
 #define VB_LOCAL_BELL_FILE VB_FILE_PAGE
@@ -107,6 +108,10 @@ struct vb_local_bell {
 	/* Slots whose processes have ever accessed the owner's memory: whose hazards it looks at.
 	 */
 	_Alignas(64) uint64_t accessors[8];
+	/* Where in another process the owner's copy goes to or comes from. The kernel reads it from
+	 * here when the copy begins: a length that was made 0 before that stops a copy which its
+	 * process was about to make when it was stopped (local_hazard.c). */
+	_Alignas(64) struct iovec target[2];
 };
 
 /* ring.N.M: one page of this, then VB_LOCAL_RING_BYTES of frames; see local_ring.c */
@@ -254,6 +259,12 @@ int vb_local_ring_drain(struct vb_local *local, struct vb_local_peer *peer, int 
 void vb_local_ring_close_in(struct vb_local *local, struct vb_local_peer *peer);
 /* vb_local_ring_unmap - NULL is accepted. */
 void vb_local_ring_unmap(const struct vb_local_ring *ring);
+
+/* local_hazard.c */
+/* vb_local_wait_for_hazards - until no process that ever accessed our memory has a hazard set of
+ * which the bits in mask are value. 0, or -EBUSY when that took too long. With or without the
+ * engine's lock. */
+int vb_local_wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t value) VB_MUST_USE;
 
 /* local_bell.c */
 int vb_local_bell_create(struct vb_local *local) VB_MUST_USE;

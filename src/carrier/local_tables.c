@@ -1,31 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * local_tables.c - the owner's side of direct access: what peers may reach, and taking it back.
+ * local_tables.c - the owner's side of direct access: what peers may reach.
  *
  * A region or window stands where its rkey says and a queue pair where its number does, so that an
  * initiator needs one load to find either. An entry changes under its sequence number; only its
  * owner writes it.
  *
- * Taking back (the initiator's side is in local_direct.c):
- *
- *      initiator                                owner
- *      hazard = {QP, rkey}   (full barrier)     entry = nothing
- *      entry still right? -> copy               full barrier
- *      hazard = 0                               every accessor's hazard: not this one, or dead, or
- * wait
- *
- * Either the initiator sees that the entry is gone, or the owner sees the hazard. A process that
- * dies with a hazard set holds no slot any more and is skipped: the kernel frees its slot only
- * after its last thread, and with it a copy under way, has ended. One that was stopped in the
- * middle is waited for, VB_LOCAL_WITHDRAW_MS long, and then the owner is told -EBUSY.
+ * Taking it back is to make the entry nothing and to wait for those who saw it (local_hazard.c).
  */
 #include "carrier/local_private.h"
 
 #include <errno.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include "carrier/clock.h"
 
 /* Backs the table's page with memory once. */
 static int reserve_page(struct vb_local *local, const void *entry, const void *table,
@@ -99,72 +84,6 @@ void vb_local_publish_qp(struct vb_carrier *carrier, const struct vb_local_qp *q
 	pthread_mutex_unlock(&local->tables_lock);
 }
 
-/* Maps the part of a peer's segment with the hazard. -ENOENT: there is no segment, so no access. */
-static int open_watch(struct vb_local *local, unsigned int slot, struct vb_local_watch *watch)
-{
-	struct vb_file_header header;
-	void *map;
-	int r, fd = vb_registry_file_open(local->registry, VB_FILE_SEGMENT, (uint16_t)slot, 0,
-					  VB_SEGMENT_BYTES, false, &header);
-
-	if (fd < 0)
-		return fd;
-	r = vb_file_map(fd, VB_LOCAL_WATCH_BYTES, false, &map);
-	close(fd);
-	if (r == 0)
-		watch->segment = map;
-	return r;
-}
-
-/* Whether the process of slot is, as far as can be known, accessing what (mask, value) names. */
-static bool is_accessing(struct vb_local *local, unsigned int slot, uint64_t mask, uint64_t value)
-{
-	struct vb_local_watch *watch = &local->watch[slot];
-	const struct vb_local_area *area;
-	bool found = true;
-	int r = 0;
-
-	pthread_mutex_lock(&local->watch_lock);
-	if (watch->segment && vb_local_is_closed(watch->segment)) {
-		munmap((void *)(uintptr_t)watch->segment, VB_LOCAL_WATCH_BYTES);
-		watch->segment = NULL;
-	}
-	if (!watch->segment)
-		r = open_watch(local, slot, watch);
-	if (watch->segment) {
-		area = (const void *)((const uint8_t *)watch->segment + VB_FILE_PAGE);
-		found = (__atomic_load_n(&area->hazard, __ATOMIC_SEQ_CST) & mask) == value;
-	}
-	pthread_mutex_unlock(&local->watch_lock);
-	if (r == -ENOENT)
-		return false;
-	return found && vb_registry_is_alive(local->registry, (uint16_t)slot);
-}
-
-/* Waits until no process that ever accessed our memory has such a hazard set. */
-static int wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t value)
-{
-	uint64_t end_ns = vb_clock_ns() + VB_LOCAL_WITHDRAW_MS * 1000000ull;
-	unsigned int w;
-
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	for (w = 0; w < 8; w++) {
-		uint64_t slots = __atomic_load_n(&local->bell->accessors[w], __ATOMIC_SEQ_CST);
-
-		for (; slots; slots &= slots - 1) {
-			unsigned int slot = w * 64 + (unsigned int)__builtin_ctzll(slots);
-			const struct timespec pause = {0, 20000};
-
-			while (is_accessing(local, slot, mask, value)) {
-				if (vb_clock_ns() > end_ns)
-					return -EBUSY;
-				nanosleep(&pause, NULL);
-			}
-		}
-	}
-	return 0;
-}
-
 int vb_local_withdraw_mr(struct vb_carrier *carrier, uint32_t rkey)
 {
 	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
@@ -185,8 +104,9 @@ int vb_local_withdraw_mr(struct vb_carrier *carrier, uint32_t rkey)
 	pthread_mutex_unlock(&local->tables_lock);
 	if (!there)
 		return 0;
-	return wait_for_hazards(local, VB_HAZARD_VALID | UINT32_MAX | VB_HAZARD_SLOT,
-				VB_HAZARD_VALID | rkey | vb_local_hazard_slot(local->slot));
+	return vb_local_wait_for_hazards(local, VB_HAZARD_VALID | UINT32_MAX | VB_HAZARD_SLOT,
+					 VB_HAZARD_VALID | rkey |
+						 vb_local_hazard_slot(local->slot));
 }
 
 int vb_local_quiesce_qp(struct vb_carrier *carrier, uint32_t qpn)
@@ -194,6 +114,6 @@ int vb_local_quiesce_qp(struct vb_carrier *carrier, uint32_t qpn)
 	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
 
 	qpn &= VB_QPN_MASK;
-	return wait_for_hazards(local, VB_HAZARD_VALID | (uint64_t)VB_QPN_MASK << 32,
-				VB_HAZARD_VALID | (uint64_t)qpn << 32);
+	return vb_local_wait_for_hazards(local, VB_HAZARD_VALID | (uint64_t)VB_QPN_MASK << 32,
+					 VB_HAZARD_VALID | (uint64_t)qpn << 32);
 }

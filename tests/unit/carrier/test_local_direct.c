@@ -5,6 +5,10 @@
 #include "local_helper.h"
 
 #include <sched.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "carrier/local_private.h"
 
@@ -449,7 +453,7 @@ static void start_holder(struct test_child *child, struct test_role *role)
 	assert_true(test_receive(child->fd, &c, 1));
 }
 
-static void a_stopped_access_is_waited_for_and_a_dead_one_is_not(void **state)
+static void an_access_that_does_not_end_is_waited_for_and_a_dead_one_is_not(void **state)
 {
 	struct test_role role = {.address = test_address(48), .run = holder};
 	uint32_t qpn;
@@ -480,6 +484,128 @@ static void a_stopped_access_is_waited_for_and_a_dead_one_is_not(void **state)
 	test_nic_close(&nic);
 }
 
+/* Its hazard stands, but it does nothing: not before the memory is the program's again, and whoever
+ * is stopped behind its copy has nothing more to do with it. */
+static void nobody_waits_for_a_stopped_process(void **state)
+{
+	struct test_role role = {.address = test_address(51), .run = holder};
+	struct test_child child;
+	int status;
+	char c;
+
+	assert_int_equal(test_nic_open(&nic, &role.address), 0);
+	role.peer = nic.registry->slot;
+	start_holder(&child, &role);
+	assert_int_equal(kill(child.pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(child.pid, &status, WUNTRACED), child.pid);
+	assert_true(WIFSTOPPED(status));
+	assert_int_equal(vb_local_withdraw_mr(nic.carrier, RKEY), 0);
+	assert_int_equal(vb_local_quiesce_qp(nic.carrier, test_qpn(role.peer, ITS_INDEX)), 0);
+	assert_int_equal(kill(child.pid, SIGCONT), 0);
+	test_send(child.fd, "c", 1);
+	assert_true(test_receive(child.fd, &c, 1));
+	test_send(child.fd, "q", 1);
+	assert_int_equal(test_join_child(&child), 0);
+	test_nic_close(&nic);
+}
+
+/* Copies when it is told to, under the eyes of its owner, and says what came of it. */
+static void traced_copier(struct test_nic *n, int fd, struct test_role *role)
+{
+	static uint8_t data[4096];
+	struct iovec part = {data, sizeof(data)};
+	uint32_t from = test_qpn(n->registry->slot, OUR_INDEX);
+	uint32_t to = test_qpn(role->peer, ITS_INDEX);
+	ssize_t result;
+	char c;
+
+	memset(data, 0x22, sizeof(data));
+	if (!test_receive(fd, &c, 1) || ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+		_exit(2);
+	/* this one is only looked at by the kernel: every page and file is there */
+	if (vb_local_direct(n->carrier, true, from, to, RKEY, IOVA, &part, 1, 8) != 8)
+		_exit(3);
+	raise(SIGSTOP);
+	result = vb_local_direct(n->carrier, role->number, from, to, RKEY, IOVA, &part, 1,
+				 sizeof(data));
+	raise(SIGSTOP);
+	/* and nothing is broken */
+	test_send(fd, &result, sizeof(result));
+	if (!test_receive(fd, &c, 1))
+		_exit(4);
+	result = vb_local_direct(n->carrier, true, from, to, RKEY, IOVA, &part, 1, sizeof(data));
+	test_send(fd, &result, sizeof(result));
+	(void)test_receive(fd, &c, 1);
+	test_nic_close(n);
+}
+
+/* To where the child enters that system call. */
+static void run_to_call(pid_t pid, uint64_t number)
+{
+	struct __ptrace_syscall_info info = {0};
+	int status;
+
+	for (int i = 0; i < 1000; i++) {
+		assert_int_equal(ptrace(PTRACE_SYSCALL, pid, NULL, NULL), 0);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSTOPPED(status));
+		assert_int_equal(WSTOPSIG(status), SIGTRAP | 0x80);
+		assert_true(ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(info), &info) > 0);
+		if (info.op == PTRACE_SYSCALL_INFO_ENTRY && info.entry.nr == number)
+			return;
+	}
+	fail_msg("the copy never came");
+}
+
+/* Stopped after every check and before the kernel looks at where to copy. The region is taken back,
+ * and a copy afterwards would write into, or read, what is no longer shown. */
+static void stop_before_copy(bool write)
+{
+	struct test_role role = {
+		.address = test_address(52), .run = traced_copier, .number = write};
+	struct vb_local_mr mr = region();
+	struct vb_local_qp qp;
+	struct test_child child;
+	ssize_t result = 0;
+	int status;
+
+	assert_int_equal(test_nic_open(&nic, &role.address), 0);
+	role.peer = nic.registry->slot;
+	qp = its_qp(nic.registry->slot, test_start_nic(&child, &role));
+	vb_local_publish_qp(nic.carrier, &qp);
+	assert_int_equal(vb_local_publish_mr(nic.carrier, &mr), 0);
+	test_send(child.fd, "g", 1);
+	assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
+	assert_true(WIFSTOPPED(status));
+	assert_int_equal(ptrace(PTRACE_SETOPTIONS, child.pid, NULL, PTRACE_O_TRACESYSGOOD), 0);
+	run_to_call(child.pid, write ? SYS_process_vm_writev : SYS_process_vm_readv);
+
+	assert_int_equal(vb_local_withdraw_mr(nic.carrier, RKEY), 0);
+	memset(shared, 0x11, 65536);
+	assert_int_equal(ptrace(PTRACE_CONT, child.pid, NULL, NULL), 0);
+	assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
+	assert_true(WIFSTOPPED(status));
+	assert_true(is_all(shared, 0x11, 65536));
+	assert_int_equal(ptrace(PTRACE_DETACH, child.pid, NULL, NULL), 0);
+	assert_true(test_receive(child.fd, &result, sizeof(result)));
+	assert_true(result < 0);
+
+	assert_int_equal(vb_local_publish_mr(nic.carrier, &mr), 0);
+	test_send(child.fd, "g", 1);
+	assert_true(test_receive(child.fd, &result, sizeof(result)));
+	assert_int_equal(result, 4096);
+	assert_true(is_all(shared, 0x22, 4096));
+	test_send(child.fd, "q", 1);
+	assert_int_equal(test_join_child(&child), 0);
+	test_nic_close(&nic);
+}
+
+static void a_copy_that_was_stopped_before_it_began_never_begins(void **state)
+{
+	stop_before_copy(true);
+	stop_before_copy(false);
+}
+
 static int set_up(void **state)
 {
 	shared = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -493,7 +619,9 @@ int main(void)
 		cmocka_unit_test(nothing_is_written_after_exec),
 		cmocka_unit_test(our_own_regions_are_written_and_read),
 		cmocka_unit_test(nothing_is_written_after_withdrawal),
-		cmocka_unit_test(a_stopped_access_is_waited_for_and_a_dead_one_is_not),
+		cmocka_unit_test(an_access_that_does_not_end_is_waited_for_and_a_dead_one_is_not),
+		cmocka_unit_test(nobody_waits_for_a_stopped_process),
+		cmocka_unit_test(a_copy_that_was_stopped_before_it_began_never_begins),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, NULL);
