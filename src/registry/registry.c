@@ -16,7 +16,8 @@
  * opens it once: joins of one address share one registry and are counted.
  *
  * A process killed in the middle holds no lock any more. What it left, a temporary file or a
- * segment, is removed by the next one that joins or leaves.
+ * segment, is removed by the next one that joins or leaves this host; of a host where nobody is
+ * left, by the next one that joins any (leftovers.c).
  */
 #include "registry/registry_private.h"
 
@@ -236,6 +237,16 @@ err_release:
 	return r;
 }
 
+/* Closing a descriptor of such a `reg` would drop the locks that this process holds on it. */
+bool vb_registry_has_joined(const char *name)
+{
+	for (int i = 0; i < MAX_REGISTRIES; i++)
+		if (joined[i] && joined[i]->private_data->pid == getpid() &&
+		    strcmp(joined[i]->private_data->name, name) == 0)
+			return true;
+	return false;
+}
+
 int vb_registry_join(struct vb_registry **out, const struct in6_addr *address)
 {
 	char name[VB_DIRECTORY_NAME_MAX];
@@ -258,8 +269,10 @@ int vb_registry_join(struct vb_registry **out, const struct in6_addr *address)
 		}
 	}
 	r = place < 0 ? -EMFILE : join_new(&joined[place], address, name);
-	if (r == 0)
+	if (r == 0) {
 		*out = joined[place];
+		vb_leftovers_sweep();
+	}
 	pthread_mutex_unlock(&joined_lock);
 	return r;
 }
@@ -273,8 +286,8 @@ static void add_up(const struct vb_registry_shared *shared, uint64_t sum[VB_REGI
 		for (unsigned int slot = 0; slot < VB_REGISTRY_SLOTS; slot++)
 			sum[i] += __atomic_load_n(&shared->traffic[slot][i], __ATOMIC_RELAXED);
 		for (int set = 0; set < 2; set++)
-			behind[set][i] = __atomic_load_n(&shared->traffic_behind[set][i],
-							 __ATOMIC_RELAXED);
+			behind[set][i] =
+				__atomic_load_n(&shared->traffic_behind[set][i], __ATOMIC_RELAXED);
 	}
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* registry_private.h - what the registry's own files share: directory.c, slots.c, files.c, ports.c,
- * registry.c. */
+ * leftovers.c, registry.c. */
 #ifndef VB_REGISTRY_REGISTRY_PRIVATE_H
 #define VB_REGISTRY_REGISTRY_PRIVATE_H
 
@@ -75,6 +75,16 @@ int vb_slot_wait(int reg_fd, unsigned int byte, unsigned int wait_ms) VB_MUST_US
  * and the files of our own slot (when joining, those of its owner before us; when leaving, ours).
  */
 void vb_files_sweep(struct vb_registry *registry);
+
+/* leftovers.c */
+#define VB_LEFTOVERS_MAX 128 /* hosts that one look is about */
+/* vb_leftovers_sweep - while nobody of this process joins or leaves: removes the registries of
+ * other hosts in which nobody is. Waits for nobody. */
+void vb_leftovers_sweep(void);
+
+/* registry.c */
+/* vb_registry_has_joined - whether this process is in the registry of that directory; as above. */
+bool vb_registry_has_joined(const char *name);
 
 /* ports.c */
 /* vb_ports_open - with the registry's lock and our slot. 0 or -errno. */

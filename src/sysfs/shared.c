@@ -10,9 +10,9 @@
  *
  * Who uses a tree holds a shared lock (flock(2)) on its directory; the kernel drops it when the
  * last copy of the descriptor is closed, so also when a process is killed. Whoever gets the
- * exclusive one may remove the tree: each user when it ends, and who makes a tree looks at all the
- * others. A lock on a directory that has lost its name meanwhile is worth nothing, so the name is
- * looked at again once the lock is held.
+ * exclusive one may remove the tree: each user when it ends, and who makes a tree, or opens a
+ * device first, looks at all the others. A lock on a directory that has lost its name meanwhile is
+ * worth nothing, so the name is looked at again once the lock is held.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -32,6 +32,7 @@
 
 #define PREFIX "sysfs-"
 #define TRIES 100
+#define SWEEP_MAX 128 /* trees that one look is about */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -134,10 +135,22 @@ static void sweep(int parent)
 			close(fd);
 		return;
 	}
-	while ((entry = readdir(dir)) != NULL)
-		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0)
+	for (int looks = 0; looks < SWEEP_MAX && (entry = readdir(dir)) != NULL;)
+		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0) {
 			remove_unused(parent, entry->d_name);
+			looks++;
+		}
 	closedir(dir);
+}
+
+void vb_sysfs_sweep(void)
+{
+	int parent = vb_user_directory_open(NULL);
+
+	if (parent < 0)
+		return;
+	sweep(parent);
+	close(parent);
 }
 
 /* 0 also when another process was faster. -ENOENT: somebody swept it away before we held it. */

@@ -71,4 +71,8 @@ int vb_sysfs_value(struct vb_device *const *list, int count, const char *path,
  * stays valid. NULL: there are no devices, or no place for it. */
 const char *vb_sysfs_shared(void);
 
+/* vb_sysfs_sweep - removes trees of this user that nobody uses, as killed processes leave them: so
+ * many, and without waiting. */
+void vb_sysfs_sweep(void);
+
 #endif

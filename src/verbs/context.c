@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "sysfs/sysfs.h"
 #include "verbs/face.h"
 #include "verbs/raw.h"
 
@@ -127,6 +128,15 @@ static struct vb_face_context *make_context(struct ibv_device *device)
 	return context;
 }
 
+/* As the registry does with the hosts of the killed when an engine joins. */
+static void sweep_once(void)
+{
+	static atomic_flag swept = ATOMIC_FLAG_INIT;
+
+	if (!atomic_flag_test_and_set(&swept))
+		vb_sysfs_sweep();
+}
+
 struct ibv_context *vb_face_open(struct ibv_device *device, int cmd_fd, uint32_t family)
 {
 	struct vb_face_context *context;
@@ -142,6 +152,7 @@ struct ibv_context *vb_face_open(struct ibv_device *device, int cmd_fd, uint32_t
 		errno = -error;
 		return NULL;
 	}
+	sweep_once();
 	context->family = family;
 	context->verbs.context.cmd_fd = cmd_fd;
 	vb_face_contexts_add(context);

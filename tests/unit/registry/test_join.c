@@ -101,12 +101,129 @@ static void a_killed_owner_frees_its_slot_and_the_next_cleans(void **state)
 	vb_registry_leave(r);
 }
 
+/* Joins and leaves until it is killed, and counts its turns where all see that slots are exclusive.
+ */
+static void churn(int fd, void *arg)
+{
+	struct vb_registry *r;
+
+	test_send(fd, "r", 1);
+	for (;;) {
+		uint64_t *word;
+
+		if (vb_registry_join(&r, arg))
+			_exit(1);
+		/* The segment is ours alone: whoever wrote it since the join was a second owner. */
+		word = (uint64_t *)((char *)vb_registry_segment(r) + VB_FILE_PAGE);
+		if (vb_registry_reserve(r, VB_FILE_PAGE, 8) || *word)
+			_exit(2);
+		*word = r->instance;
+		sched_yield();
+		if (*word != r->instance || vb_registry_check(r))
+			_exit(3);
+		vb_registry_leave(r);
+	}
+}
+
+/* Nobody comes to the host of the killed one any more; whoever comes to any other cleans up. */
+static void a_killed_host_is_cleaned_by_any_other(void **state)
+{
+	struct in6_addr dead = test_address(11), living = test_address(12), ours = test_address(13);
+	struct test_child killed, alive;
+	struct vb_registry *r, *other;
+
+	(void)start_member(&killed, &dead, NULL);
+	(void)start_member(&alive, &living, NULL);
+	assert_int_equal(vb_registry_join(&other, &ours), 0); /* our own one, from before */
+	assert_true(test_exists(&dead, "reg"));
+	test_kill(&killed);
+	ours = test_address(14);
+	assert_int_equal(vb_registry_join(&r, &ours), 0);
+	/* one look is bounded: where others have left very many hosts it takes more */
+	for (int i = 0; i < 64 && test_exists(&dead, "."); i++) {
+		vb_registry_leave(r);
+		assert_int_equal(vb_registry_join(&r, &ours), 0);
+	}
+	assert_false(test_exists(&dead, "."));
+	assert_true(test_exists(&living, "reg"));
+	assert_true(vb_registry_is_alive(r, r->slot));
+	/* nobody lost anything: neither the other process nor ourselves */
+	test_send(alive.fd, "l", 1);
+	assert_int_equal(test_join_child(&alive), 0);
+	assert_int_equal(vb_registry_check(other), 0);
+	ours = test_address(13);
+	(void)start_member(&alive, &ours, NULL);
+	assert_true(test_exists(&ours, "reg"));
+	test_send(alive.fd, "l", 1);
+	assert_int_equal(test_join_child(&alive), 0);
+	assert_true(test_exists(&ours, "reg")); /* it was not the last: we hold our slot */
+	vb_registry_leave(r);
+	vb_registry_leave(other);
+	assert_false(test_exists(&ours, "."));
+}
+
+/* Of one that was killed between making the directory and making its first file, or whose first
+ * file is lost. */
+static void a_directory_without_a_table_goes_when_it_is_old(void **state)
+{
+	const struct timespec long_ago[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+	struct in6_addr first = test_address(15), second = test_address(16);
+	char old[128], young[128], file[160];
+	struct vb_registry *r;
+
+	assert_int_equal(vb_registry_join(&r, &first), 0);
+	first = test_address(17);
+	test_directory(&first, old, sizeof(old));
+	first = test_address(18);
+	test_directory(&first, young, sizeof(young));
+	assert_return_code(mkdir(old, 0700), errno);
+	snprintf(file, sizeof(file), "%s/seg.7", old);
+	assert_return_code(close(open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)), errno);
+	assert_return_code(utimensat(AT_FDCWD, old, long_ago, 0), errno);
+	assert_return_code(mkdir(young, 0700), errno);
+	vb_registry_leave(r);
+	assert_int_equal(vb_registry_join(&r, &second), 0);
+	for (int i = 0; i < 64 && access(old, F_OK) == 0; i++) {
+		vb_registry_leave(r);
+		assert_int_equal(vb_registry_join(&r, &second), 0);
+	}
+	assert_int_equal(access(old, F_OK), -1);
+	assert_int_equal(access(young, F_OK), 0);
+	assert_return_code(rmdir(young), errno);
+	vb_registry_leave(r);
+}
+
+/* Two hosts: those of one come and go, those of the other clean up what they think is dead. */
+static void nobody_who_starts_loses_anything_to_those_who_clean(void **state)
+{
+	enum { WORKERS = 4, KILLS = 40 };
+	struct in6_addr address[2] = {test_address(19), test_address(20)};
+	struct test_child child[WORKERS];
+	unsigned int seed = 21;
+	char c;
+	int i;
+
+	for (i = 0; i < WORKERS; i++)
+		child[i] = test_fork(churn, &address[i % 2]);
+	for (i = 0; i < KILLS; i++) {
+		int which = (int)(rand_r(&seed) % WORKERS), status;
+
+		assert_true(test_receive(child[which].fd, &c, 1));
+		usleep((useconds_t)(rand_r(&seed) % 4000)); /* wherever it is now */
+		assert_int_equal(waitpid(child[which].pid, &status, WNOHANG), 0);
+		test_kill(&child[which]);
+		child[which] = test_fork(churn, &address[which % 2]);
+	}
+	for (i = 0; i < WORKERS; i++)
+		test_kill(&child[i]);
+}
+
 static void all_slots_can_be_taken_and_no_more(void **state)
 {
 	struct in6_addr address = test_address(2);
 	struct vb_registry *r;
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1, .l_len = 510};
-	char dir[128], path[160];
+	char dir[128], path[160], made[64];
 	struct test_child child;
 	uint64_t slot;
 	int fd, status;
@@ -117,11 +234,15 @@ static void all_slots_can_be_taken_and_no_more(void **state)
 	vb_registry_leave(r);
 	snprintf(path, sizeof(path), "/dev/shm/verbena-%u", (unsigned int)geteuid());
 	(void)mkdir(path, 0700);
-	assert_return_code(mkdir(dir, 0700), errno);
-	snprintf(path, sizeof(path), "%s/reg", dir);
+	/* under another name first: a registry that nobody holds is anybody's to remove */
+	snprintf(made, sizeof(made), "/dev/shm/verbena-%u/made-%d", (unsigned int)geteuid(),
+		 getpid());
+	assert_return_code(mkdir(made, 0700), errno);
+	snprintf(path, sizeof(path), "%s/reg", made);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	assert_return_code(fd, errno);
 	assert_return_code(fcntl(fd, F_SETLK, &lock), errno);
+	assert_return_code(rename(made, dir), errno);
 	child = test_fork(member, &address);
 	assert_int_equal(test_join_child(&child), 1); /* -ENOSPC */
 
@@ -360,30 +481,6 @@ static void a_dead_holder_of_the_lock_stops_nobody(void **state)
 	vb_registry_leave(r);
 }
 
-/* Joins and leaves until it is killed, and counts its turns where all see that slots are exclusive.
- */
-static void churn(int fd, void *arg)
-{
-	struct vb_registry *r;
-
-	test_send(fd, "r", 1);
-	for (;;) {
-		uint64_t *word;
-
-		if (vb_registry_join(&r, arg))
-			_exit(1);
-		/* The segment is ours alone: whoever wrote it since the join was a second owner. */
-		word = (uint64_t *)((char *)vb_registry_segment(r) + VB_FILE_PAGE);
-		if (vb_registry_reserve(r, VB_FILE_PAGE, 8) || *word)
-			_exit(2);
-		*word = r->instance;
-		sched_yield();
-		if (*word != r->instance || vb_registry_check(r))
-			_exit(3);
-		vb_registry_leave(r);
-	}
-}
-
 static void a_storm_of_kills_leaves_a_clean_registry(void **state)
 {
 	enum { WORKERS = 6, KILLS = 80 };
@@ -420,6 +517,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_owner_has_its_own_slot),
 		cmocka_unit_test(a_killed_owner_frees_its_slot_and_the_next_cleans),
+		cmocka_unit_test(a_killed_host_is_cleaned_by_any_other),
+		cmocka_unit_test(a_directory_without_a_table_goes_when_it_is_old),
+		cmocka_unit_test(nobody_who_starts_loses_anything_to_those_who_clean),
 		cmocka_unit_test(all_slots_can_be_taken_and_no_more),
 		cmocka_unit_test(a_process_joins_an_address_once),
 		cmocka_unit_test(a_directory_that_others_may_enter_is_refused),
