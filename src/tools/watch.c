@@ -7,7 +7,11 @@
  * a second each counter that has moved is written anew. The program is our child: a helper that was
  * its child, or an orphan, would be in the way of programs that wait for all their children, or of
  * containers without an init. We take its place towards the outside: signals that we are sent go to
- * it, those of the terminal reach it anyway, and we end as it did. When we are killed it is too.
+ * it, those of the terminal reach it anyway, and we end as it did.
+ *
+ * When we are killed it is too: the kernel does that (PR_SET_PDEATHSIG), but not to a program that
+ * became another user on its way (su, setpriv, set-user-ID). So a second child of ours, the guard,
+ * waits for the end of us or of the program, whichever comes first.
  */
 #include <errno.h>
 #include <poll.h>
@@ -43,6 +47,34 @@ static _Noreturn void become(char **argv, pid_t parent, const sigset_t *mask)
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	execvp(argv[0], argv);
 	_exit(vb_say_exec_failed(argv[0], errno));
+}
+
+/* The guard's whole life. The signals of a terminal are for the others. */
+static _Noreturn void guard(int ours, int program)
+{
+	struct pollfd fds[] = {{.fd = ours, .events = POLLIN}, {.fd = program, .events = POLLIN}};
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	while (poll(fds, VB_ARRAY_SIZE(fds), -1) < 0)
+		;
+	if (fds[0].revents & POLLIN)
+		(void)pidfd_send_signal(program, SIGKILL, NULL, 0);
+	_exit(0);
+}
+
+/* Its number, or 0: without it the program is as safe as the kernel makes it. */
+static pid_t start_guard(pid_t parent, int program)
+{
+	int ours = pidfd_open(parent, 0);
+	pid_t pid = ours < 0 ? -1 : fork();
+
+	if (pid == 0)
+		guard(ours, program);
+	if (ours >= 0)
+		close(ours);
+	return pid < 0 ? 0 : pid;
 }
 
 static void pass_on(int signals, int pidfd)
@@ -96,7 +128,7 @@ static int end_as(int status)
 
 int vb_run_and_watch(char **argv, int root_fd, struct vb_device *const *list, int count)
 {
-	pid_t parent = getpid(), pid;
+	pid_t parent = getpid(), pid, guard_pid;
 	int signals, pidfd, status = 0;
 	sigset_t set, before;
 
@@ -115,9 +147,12 @@ int vb_run_and_watch(char **argv, int root_fd, struct vb_device *const *list, in
 		}
 		return VB_EXIT_RUN_FAILED;
 	}
+	guard_pid = start_guard(parent, pidfd);
 	keep_fresh(pidfd, signals, root_fd, list, count);
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return VB_EXIT_RUN_FAILED;
+	while (guard_pid && waitpid(guard_pid, NULL, 0) < 0 && errno == EINTR)
+		; /* it ends with the program */
 	return end_as(status);
 }

@@ -168,6 +168,32 @@ def test_the_program_ends_with_the_command(host):
             time.sleep(hosts.LOOK_SECONDS)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_program_that_became_another_user_ends_with_the_command(allowed, loopback):
+    with start(loopback[0], *NOBODY, "sh", "-c", 'echo $$; exec sleep 60') as program:
+        program.wait_until(lambda: program.output().endswith("\n"), "running")
+        pid = int(program.output())
+        program.kill()
+        deadline = time.monotonic() + hosts.DEFAULT_LIMIT
+        while re.search(r"State:\t[^ZX]", hosts.read(f"/proc/{pid}/status")):
+            assert time.monotonic() < deadline, f"process {pid} lives on"
+            time.sleep(hosts.LOOK_SECONDS)
+
+
+def test_the_command_leaves_no_process_behind(host):
+    """Its guard is reaped before it ends: an orphan would be a zombie in a container without init."""
+    script = """
+import ctypes, os, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans come to us
+subprocess.run(sys.argv[1:], check=True)
+try:
+    print(os.waitpid(-1, 0))
+except ChildProcessError:
+    print("none")"""
+    with host.start_plain("/usr/bin/python3", "-c", script, *map(str, command("true"))) as program:
+        assert program.succeed() == "none\n"
+
+
 def test_the_program_has_no_children_that_it_did_not_start(host):
     text = """
 import os
