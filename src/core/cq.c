@@ -5,6 +5,13 @@
  *      tail            head
  *        | not polled yet |  free: capacity - (head - tail)
  *
+ * A program takes an event, polls, arms, and waits for the next event. What came between its poll
+ * and the arming would never be told, were the event for completions after the arming alone; the
+ * adapters that programs are written on look at what is inside as well (their doorbell says how far
+ * the program has polled). So does vb_cq_arm, unless the program has an event that it did not poll
+ * for yet: it is going to, and those who arm before they poll do not get a second one for the same
+ * completions.
+ *
  * Invariants: head - tail <= capacity <= mask + 1; once overrun, nothing is added any more (IBTA
  * 11.6.3.1: the CQ error is not recovered from), what is inside can still be polled.
  */
@@ -128,6 +135,8 @@ int vb_cq_poll(struct vb_cq *cq, struct vb_cqe *out, int n)
 	uint32_t tail = cq->tail;
 	int taken = 0;
 
+	if (__atomic_load_n(&cq->told, __ATOMIC_RELAXED))
+		__atomic_store_n(&cq->told, false, __ATOMIC_RELAXED);
 	while (taken < n && tail != head) {
 		const struct vb_cqe *cqe = &cq->ring[tail & cq->mask];
 
@@ -137,15 +146,6 @@ int vb_cq_poll(struct vb_cq *cq, struct vb_cqe *out, int n)
 	}
 	__atomic_store_n(&cq->tail, tail, __ATOMIC_RELEASE);
 	return taken;
-}
-
-void vb_cq_arm(struct vb_cq *cq, bool solicited_only)
-{
-	enum vb_cq_arm arm = solicited_only ? VB_CQ_ARMED_SOLICITED : VB_CQ_ARMED;
-
-	/* The wider request stands until its event (IBTA 11.4.2.2). */
-	if (arm > cq->arm)
-		cq->arm = arm;
 }
 
 /* The QP lost a completion: it cannot go on. But it is in the middle of something now, sending
@@ -170,6 +170,7 @@ static void overrun(struct vb_cq *cq, struct vb_qp *qp)
 static void raise_event(struct vb_cq *cq)
 {
 	cq->arm = VB_CQ_NOT_ARMED;
+	__atomic_store_n(&cq->told, true, __ATOMIC_RELAXED);
 	cq->held_back = 0;
 	vb_list_remove(&cq->moderated);
 	cq->nic->ops.cq_event(cq->nic->env, cq);
@@ -195,27 +196,58 @@ static bool has_enough(const struct vb_cq *cq)
 	return !cq->event_period_ns;
 }
 
-static void notify(struct vb_cq *cq, const struct vb_cqe *cqe)
+/* Completions that count towards the event were added, or found inside. */
+static void tell(struct vb_cq *cq)
 {
-	bool wanted = false;
-
-	switch (cq->arm) {
-	case VB_CQ_NOT_ARMED:
-		break;
-	case VB_CQ_ARMED_SOLICITED:
-		wanted = cqe->solicited || cqe->status != VB_WC_SUCCESS;
-		break;
-	case VB_CQ_ARMED:
-		wanted = true;
-		break;
-	}
-	if (!wanted)
-		return;
-	cq->held_back++;
 	if (has_enough(cq))
 		raise_event(cq);
 	else
 		hold_back(cq);
+}
+
+static bool is_wanted(const struct vb_cq *cq, const struct vb_cqe *cqe)
+{
+	switch (cq->arm) {
+	case VB_CQ_NOT_ARMED:
+		break;
+	case VB_CQ_ARMED_SOLICITED:
+		return cqe->solicited || cqe->status != VB_WC_SUCCESS;
+	case VB_CQ_ARMED:
+		return true;
+	}
+	return false;
+}
+
+static void notify(struct vb_cq *cq, const struct vb_cqe *cqe)
+{
+	if (!is_wanted(cq, cqe))
+		return;
+	cq->held_back++;
+	tell(cq);
+}
+
+/* What is inside counts as if it came now. Some of it may have been counted already. */
+static void catch_up(struct vb_cq *cq)
+{
+	uint32_t inside = 0;
+
+	for (uint32_t i = cq->tail; i != cq->head; i++)
+		inside += is_wanted(cq, &cq->ring[i & cq->mask]);
+	if (inside == 0)
+		return;
+	cq->held_back = VB_MAX(cq->held_back, inside);
+	tell(cq);
+}
+
+void vb_cq_arm(struct vb_cq *cq, bool solicited_only)
+{
+	enum vb_cq_arm arm = solicited_only ? VB_CQ_ARMED_SOLICITED : VB_CQ_ARMED;
+
+	/* The wider request stands until its event (IBTA 11.4.2.2). */
+	if (arm > cq->arm)
+		cq->arm = arm;
+	if (!__atomic_load_n(&cq->told, __ATOMIC_RELAXED))
+		catch_up(cq);
 }
 
 void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns)
@@ -223,12 +255,8 @@ void vb_cq_moderate(struct vb_cq *cq, uint32_t count, uint64_t period_ns)
 	cq->event_count = count;
 	cq->event_period_ns = period_ns;
 	vb_list_remove(&cq->moderated);
-	if (!cq->held_back)
-		return;
-	if (has_enough(cq))
-		raise_event(cq);
-	else
-		hold_back(cq);
+	if (cq->held_back)
+		tell(cq);
 }
 
 void vb_cq_run_moderated(struct vb_nic *nic, uint64_t now_ns)

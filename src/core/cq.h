@@ -129,11 +129,12 @@ struct vb_cq {
 	bool given;	 /* the ring lies in memory that is not ours to free */
 	bool single;	 /* polled by one thread, perhaps beside the NIC */
 	bool overwrites; /* when full, the oldest completion gives way, and nobody is told */
+	bool told;	 /* its event was raised, and nobody has polled since */
 	enum vb_cq_arm arm;
 	bool overrun;
 	uint32_t event_count;	  /* completions that make an event; 0: the period alone */
 	uint64_t event_period_ns; /* 0: the count alone */
-	uint32_t held_back;	  /* completions since it was armed that wait for more */
+	uint32_t held_back;	  /* completions that the event is for, and that wait for more */
 	uint64_t event_due_ns;	  /* while it is in nic->moderated */
 	struct vb_list moderated; /* in nic->moderated */
 	uint32_t users;		  /* QPs, and SRQs of XRC, that complete into it */
@@ -162,7 +163,8 @@ int vb_cq_resize_in(struct vb_cq *cq, uint32_t entries, void *room);
 /* vb_cq_poll - takes up to n completions in order and gives their send queue slots back. */
 int vb_cq_poll(struct vb_cq *cq, struct vb_cqe *out, int n);
 
-/* vb_cq_arm - ibv_req_notify_cq(3): the event is for a completion added from now on. */
+/* vb_cq_arm - ibv_req_notify_cq(3): the event is for a completion added from now on; or for one
+ * that is inside, at once, unless nobody has polled since the event before. */
 void vb_cq_arm(struct vb_cq *cq, bool solicited_only);
 
 /* vb_cq_moderate - ibv_modify_cq(3). 0 and 0, or a count of 1: each completion makes an event. */

@@ -116,16 +116,67 @@ static void test_arm(void **state)
 	struct fixture x;
 
 	set_up(&x, 16);
-	push(x.cq, 1);
-	assert_int_equal(x.fake.cq_events, 0);
-	/* What is inside already raises nothing; the next one does, once. */
 	vb_cq_arm(x.cq, false);
 	assert_int_equal(x.fake.cq_events, 0);
-	push(x.cq, 2);
+	push(x.cq, 1);
 	assert_int_equal(x.fake.cq_events, 1);
 	assert_ptr_equal(x.fake.last_cq, x.cq);
-	push(x.cq, 3);
+	push(x.cq, 2);
+	assert_int_equal(x.fake.cq_events, 1); /* not armed any more */
+	/* Armed before it polls for the event that it has: not a second one for what is inside. */
+	vb_cq_arm(x.cq, false);
 	assert_int_equal(x.fake.cq_events, 1);
+	assert_polls(x.cq, 1, 2);
+	push(x.cq, 3);
+	assert_int_equal(x.fake.cq_events, 2);
+	tear_down(&x);
+}
+
+/* The event, a poll, one more completion, and only then armed: as adapters do, it is told. */
+static void test_arm_behind_a_completion(void **state)
+{
+	struct vb_cqe out[2];
+	struct fixture x;
+
+	set_up(&x, 16);
+	push(x.cq, 1);
+	vb_cq_arm(x.cq, false); /* there never was an event */
+	assert_int_equal(x.fake.cq_events, 1);
+	assert_polls(x.cq, 1, 1);
+	push(x.cq, 2);
+	vb_cq_arm(x.cq, false);
+	assert_int_equal(x.fake.cq_events, 2);
+	push(x.cq, 3);
+	assert_int_equal(x.fake.cq_events, 2); /* one event for one arming */
+	assert_int_equal(vb_cq_poll(x.cq, out, 1), 1);
+	vb_cq_arm(x.cq, false); /* not all was polled */
+	assert_int_equal(x.fake.cq_events, 3);
+	assert_polls(x.cq, 3, 1);
+	vb_cq_arm(x.cq, false); /* nothing is inside */
+	assert_int_equal(x.fake.cq_events, 3);
+	tear_down(&x);
+}
+
+static void test_arm_solicited_behind_a_completion(void **state)
+{
+	struct vb_cqe out[4];
+	struct fixture x;
+
+	set_up(&x, 16);
+	push_kind(x.cq, false, VB_WC_SUCCESS);
+	vb_cq_arm(x.cq, true);
+	assert_int_equal(x.fake.cq_events, 0);
+	vb_cq_arm(x.cq, false); /* for more than before */
+	assert_int_equal(x.fake.cq_events, 1);
+	assert_int_equal(vb_cq_poll(x.cq, out, 4), 1);
+	push_kind(x.cq, false, VB_WC_SUCCESS);
+	push_kind(x.cq, true, VB_WC_SUCCESS);
+	vb_cq_arm(x.cq, true);
+	assert_int_equal(x.fake.cq_events, 2);
+	assert_int_equal(vb_cq_poll(x.cq, out, 4), 2);
+	push_kind(x.cq, false, VB_WC_WR_FLUSH_ERR);
+	vb_cq_arm(x.cq, true);
+	assert_int_equal(x.fake.cq_events, 3);
 	tear_down(&x);
 }
 
@@ -316,13 +367,14 @@ static void test_moderation_by_count(void **state)
 
 	set_up(&x, 16);
 	vb_cq_moderate(x.cq, 3, 0);
-	push(x.cq, 1); /* not armed: not counted */
+	push(x.cq, 1);
+	vb_cq_arm(x.cq, false); /* what is inside counts, once */
 	vb_cq_arm(x.cq, false);
 	push(x.cq, 2);
-	push(x.cq, 3);
 	assert_int_equal(x.fake.cq_events, 0);
-	push(x.cq, 4);
+	push(x.cq, 3);
 	assert_int_equal(x.fake.cq_events, 1);
+	push(x.cq, 4);
 	push(x.cq, 5);
 	push(x.cq, 6);
 	push(x.cq, 7);
@@ -511,6 +563,8 @@ int main(void)
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_time_and_reason),
 		cmocka_unit_test(test_arm),
+		cmocka_unit_test(test_arm_behind_a_completion),
+		cmocka_unit_test(test_arm_solicited_behind_a_completion),
 		cmocka_unit_test(test_arm_solicited),
 		cmocka_unit_test(test_resize),
 		cmocka_unit_test(test_overrun_without_qp),
