@@ -2,10 +2,11 @@
 /*
  * hooks.c - what modules call in place of libc's functions that take a path.
  *
- * A hook looks at the first bytes of its path and calls libc's function with it, unless the path is
- * one that the owner sends elsewhere. It may be called at any time: by a program's signal handler,
- * before main, while another thread loads a module. So there is no lock and no memory here, and a
- * pointer that the kernel would refuse is passed on to be refused.
+ * A hook looks at its path and calls libc's function with it, unless the path is one that the owner
+ * sends elsewhere. It may be called at any time: by a program's signal handler, before main, while
+ * another thread loads a module. So there is no lock and no memory here. A pointer that the kernel
+ * would refuse is for the kernel to refuse: mostly the system is asked first, and its answer stands
+ * unless the path is one of ours.
  *
  * The paths that lead elsewhere are the kernel's own files, which nobody writes: opening one for
  * writing is refused as the kernel does, also to root.
@@ -14,6 +15,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <glob.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -21,67 +23,149 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/macros.h"
 #include "redirect/redirect.h"
 #include "redirect/slots.h"
+#include "redirect/walk.h"
 
 #define NULL_DEVICE "/dev/null"
+#define PROBE_ALIGN 8u /* bytes that the kernel looks at */
+#define PROBE_PAGE 4096u
 
 static const struct vb_redirect_ops *redirect;
 
-/* Whether it is worth asking where the path leads, which takes more of the stack than a signal
- * handler may have. What is no pointer is for the kernel to refuse. */
-static inline bool is_candidate(const char *path)
+/* --- the program's path ------------------------------------------------------------------ */
+
+/* Whether the kernel can read there, asked of a system call that reads a set of signals and then
+ * refuses to do anything with it. The word that holds the address lies in one page. */
+static bool is_readable(const char *at)
 {
-	if ((uintptr_t)path < 4096 || path[0] != '/')
+	int error = errno;
+	bool readable;
+
+	if ((uintptr_t)at < PROBE_ALIGN) /* which the system call takes for no set at all */
 		return false;
-	if (strncmp(path + 1, "sys/", 4) != 0 && strncmp(path + 1, "dev/", 4) != 0 &&
-	    path[1] != '/' && path[1] != '.')
-		return false;
+	readable = syscall(SYS_rt_sigprocmask, -1L, (uintptr_t)at & ~(uintptr_t)(PROBE_ALIGN - 1),
+			   NULL, (long)PROBE_ALIGN) == 0 ||
+		   errno != EFAULT;
+	errno = error;
+	return readable;
+}
+
+/* Whether all of the string can be read, and is no longer than a path may be: else the kernel has
+ * something to say to it. The program's own threads may take the memory away meanwhile; that is as
+ * wrong as it is without us. */
+static bool is_string(const char *path)
+{
+	size_t length = 0, part, room;
+
+	do {
+		if (!is_readable(path + length))
+			return false;
+		room = PROBE_PAGE - ((uintptr_t)path + length) % PROBE_PAGE;
+		part = strnlen(path + length, room);
+		length += part;
+	} while (part == room && length < PATH_MAX);
+	return length < PATH_MAX;
+}
+
+static bool has_mark(const char *path)
+{
 	for (const char *const *mark = redirect->marks; *mark; mark++)
 		if (strstr(path, *mark))
 			return true;
 	return false;
 }
 
-/* The path to use, which is the program's own where it leads nowhere else. */
-static const char *lead(const char *path, char buffer[PATH_MAX])
+static bool is_descriptor_ours(int directory)
 {
-	const char *to;
+	dev_t device = redirect->device();
+	struct stat status;
 	int error = errno;
+	bool ours = device && fstat(directory, &status) == 0 && status.st_dev == device;
 
-	to = redirect->where(path, buffer);
 	errno = error;
-	return to ? to : path;
+	return ours;
 }
 
-/* A relative path that begins as the absolute ones do, from a descriptor of "/". */
-static inline bool is_candidate_from(int directory, const char *path)
+/* Whether it is worth asking where the path leads, which takes more of the stack than a signal
+ * handler may have. */
+static bool is_telling(int directory, const char *path)
 {
-	struct stat from, root;
-	int error = errno;
-	bool from_root = false;
-
-	if ((uintptr_t)path < 4096 || path[0] == '/' || directory == AT_FDCWD)
-		return is_candidate(path);
-	if (strncmp(path, "sys/", 4) != 0 && strncmp(path, "dev/", 4) != 0)
+	if (!path || path[0] == '\0')
 		return false;
-	for (const char *const *mark = redirect->marks; *mark && !from_root; mark++)
-		from_root = strstr(path, *mark) && fstat(directory, &from) == 0 &&
-			    stat("/", &root) == 0 && from.st_ino == root.st_ino &&
-			    from.st_dev == root.st_dev;
-	errno = error;
-	return from_root;
+	if (path[0] != '/')
+		return has_mark(path) || (directory != AT_FDCWD && is_descriptor_ours(directory));
+	if (strncmp(path + 1, "sys/", 4) != 0 && strncmp(path + 1, "dev/", 4) != 0 &&
+	    path[1] != '/' && path[1] != '.' && !strstr(path, "/../"))
+		return false;
+	return has_mark(path);
 }
 
-/* The same with "/" in front. */
-static const char *absolute(const char *path, char buffer[PATH_MAX])
+static bool is_candidate(int directory, const char *path)
 {
-	if (path[0] == '/' || snprintf(buffer, PATH_MAX, "/%s", path) >= PATH_MAX)
-		return path;
-	return buffer;
+	return is_string(path) && is_telling(directory, path);
+}
+
+/* The same behind the system's own answer. One that it gave after it had looked for the path says
+ * that all of it can be read. */
+static bool is_candidate_still(bool failed, int directory, const char *path)
+{
+	if (failed && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+		return is_candidate(directory, path);
+	return is_telling(directory, path);
+}
+
+/* The path from "/", in the program's words. False: nobody can say. */
+static bool make_whole(int directory, const char *path, char out[PATH_MAX])
+{
+	char self[48];
+	ssize_t length;
+
+	if (path[0] == '/') {
+		strcpy(out, path);
+		return true;
+	}
+	if (directory == AT_FDCWD)
+		strcpy(self, "/proc/self/cwd");
+	else
+		snprintf(self, sizeof(self), "/proc/self/fd/%d", directory);
+	length = readlink(self, out, PATH_MAX - 1);
+	if (length <= 0 || out[0] != '/')
+		return false;
+	out[length] = '\0';
+	redirect->back(out);
+	length = (ssize_t)strlen(out);
+	return snprintf(out + length, (size_t)(PATH_MAX - length), "/%s", path) < PATH_MAX - length;
+}
+
+/* Where a call goes. Not ours: it is the system's, the program's own path mostly; but ".." may have
+ * led out of what is ours. */
+struct way {
+	const char *to;
+	bool ours;
+};
+
+static struct way find_way(int directory, const char *path, char buffer[PATH_MAX])
+{
+	char whole[PATH_MAX], simple[PATH_MAX];
+	struct way way = {path, false};
+	int error = errno;
+	const char *to;
+	bool met;
+
+	if (make_whole(directory, path, whole) && vb_walk(redirect, whole, simple, &met)) {
+		to = redirect->where(simple, buffer);
+		if (to)
+			way = (struct way){to, true};
+		else if (met)
+			way.to = strcpy(buffer, simple);
+	}
+	errno = error;
+	return way;
 }
 
 #define ELSEWHERE __attribute__((noinline)) static
@@ -93,10 +177,10 @@ static bool is_null_device(const char *path)
 	return strcmp(path, NULL_DEVICE) == 0;
 }
 
-static int open_elsewhere(const char *path, const char *to, int flags)
+static int open_elsewhere(const char *to, int flags)
 {
 	struct stat status;
-	int fd;
+	int fd, error = errno;
 
 	if (is_null_device(to))
 		return open(to, flags & ~(O_CREAT | O_EXCL | O_TRUNC));
@@ -106,20 +190,37 @@ static int open_elsewhere(const char *path, const char *to, int flags)
 			errno = ENOENT;
 		return -1;
 	}
-	if (!(flags & (O_PATH | O_DIRECTORY))) {
-		fd = redirect->value(path, flags & O_CLOEXEC);
-		if (fd >= 0)
-			return fd;
-	}
-	return open(to, flags);
+	fd = flags & (O_PATH | O_DIRECTORY) ? -1 : redirect->value(to, flags & O_CLOEXEC);
+	errno = error;
+	return fd >= 0 ? fd : open(to, flags);
 }
 
 ELSEWHERE int open_at(int directory, const char *path, int flags, mode_t mode)
 {
-	char whole[PATH_MAX], buffer[PATH_MAX];
-	const char *from = absolute(path, whole), *to = lead(from, buffer);
+	char buffer[PATH_MAX];
+	struct way way = find_way(directory, path, buffer);
 
-	return to == from ? openat(directory, path, flags, mode) : open_elsewhere(from, to, flags);
+	return way.ours ? open_elsewhere(way.to, flags) : openat(directory, way.to, flags, mode);
+}
+
+/* system: what the system has opened, or -1, and the errno from before. */
+ELSEWHERE int open_instead(int system, int before, int directory, const char *path, int flags)
+{
+	char buffer[PATH_MAX];
+	struct way way = find_way(directory, path, buffer);
+
+	if (way.to == path)
+		return system;
+	if (system >= 0)
+		close(system);
+	errno = before;
+	return way.ours ? open_elsewhere(way.to, flags) : open(way.to, flags);
+}
+
+/* Opening that changes something is not to be tried first. */
+static bool changes(int flags)
+{
+	return flags & (O_CREAT | O_TRUNC) || (flags & O_TMPFILE) == O_TMPFILE;
 }
 
 static mode_t mode_of(int flags, va_list arguments)
@@ -129,53 +230,82 @@ static mode_t mode_of(int flags, va_list arguments)
 
 static int hook_open(const char *path, int flags, ...)
 {
+	int before = errno, fd;
 	va_list arguments;
 	mode_t mode;
 
 	va_start(arguments, flags);
 	mode = mode_of(flags, arguments);
 	va_end(arguments);
-	return is_candidate(path) ? open_at(AT_FDCWD, path, flags, mode) : open(path, flags, mode);
+	if (changes(flags))
+		return is_candidate(AT_FDCWD, path) ? open_at(AT_FDCWD, path, flags, mode)
+						    : open(path, flags, mode);
+	fd = open(path, flags);
+	return is_candidate_still(fd < 0, AT_FDCWD, path)
+		       ? open_instead(fd, before, AT_FDCWD, path, flags)
+		       : fd;
 }
 
 static int hook_openat(int directory, const char *path, int flags, ...)
 {
+	int before = errno, fd;
 	va_list arguments;
 	mode_t mode;
 
 	va_start(arguments, flags);
 	mode = mode_of(flags, arguments);
 	va_end(arguments);
-	return is_candidate_from(directory, path) ? open_at(directory, path, flags, mode)
-						  : openat(directory, path, flags, mode);
+	if (changes(flags))
+		return is_candidate(directory, path) ? open_at(directory, path, flags, mode)
+						     : openat(directory, path, flags, mode);
+	fd = openat(directory, path, flags);
+	return is_candidate_still(fd < 0, directory, path)
+		       ? open_instead(fd, before, directory, path, flags)
+		       : fd;
 }
 
 /* The fortified ones have no mode. */
 static int hook_open_2(const char *path, int flags)
 {
-	return is_candidate(path) ? open_at(AT_FDCWD, path, flags, 0) : open(path, flags, 0);
+	return hook_open(path, flags, 0);
 }
 
 static int hook_openat_2(int directory, const char *path, int flags)
 {
-	return is_candidate_from(directory, path) ? open_at(directory, path, flags, 0)
-						  : openat(directory, path, flags, 0);
+	return hook_openat(directory, path, flags, 0);
 }
 
-ELSEWHERE FILE *fopen_elsewhere(const char *path, const char *mode)
+static int hook_creat(const char *path, mode_t mode)
+{
+	return hook_open(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+
+static int flags_of(const char *mode)
+{
+	int flags = strchr(mode, 'e') ? O_CLOEXEC : 0;
+
+	if (mode[0] != 'r')
+		return flags | O_WRONLY | O_CREAT;
+	return flags | (strchr(mode, '+') ? O_RDWR : O_RDONLY);
+}
+
+/* system: the stream that the system has opened, or NULL; asked: whether it was. */
+ELSEWHERE FILE *fopen_elsewhere(FILE *system, bool asked, int before, const char *path,
+				const char *mode)
 {
 	char buffer[PATH_MAX];
-	const char *to = lead(path, buffer);
-	int flags = O_RDONLY, fd;
+	struct way way = find_way(AT_FDCWD, path, buffer);
 	FILE *file;
+	int fd;
 
-	if (to == path || is_null_device(to))
-		return fopen(to, mode);
-	if (mode[0] != 'r')
-		flags = O_WRONLY | O_CREAT;
-	else if (strchr(mode, '+'))
-		flags = O_RDWR;
-	fd = open_elsewhere(path, to, flags | (strchr(mode, 'e') ? O_CLOEXEC : 0));
+	if (asked && way.to == path)
+		return system;
+	if (system)
+		fclose(system);
+	errno = before;
+	if (!way.ours || is_null_device(way.to))
+		return fopen(way.to, mode);
+	fd = open_elsewhere(way.to, flags_of(mode));
 	if (fd < 0)
 		return NULL;
 	file = fdopen(fd, mode);
@@ -186,32 +316,94 @@ ELSEWHERE FILE *fopen_elsewhere(const char *path, const char *mode)
 
 static FILE *hook_fopen(const char *path, const char *mode)
 {
-	return is_candidate(path) ? fopen_elsewhere(path, mode) : fopen(path, mode);
+	int before = errno;
+	FILE *file;
+
+	if (mode[0] != 'r')
+		return is_candidate(AT_FDCWD, path)
+			       ? fopen_elsewhere(NULL, false, before, path, mode)
+			       : fopen(path, mode);
+	file = fopen(path, mode);
+	return is_candidate_still(!file, AT_FDCWD, path)
+		       ? fopen_elsewhere(file, true, before, path, mode)
+		       : file;
+}
+
+/* The stream stays what it is, so it is given the descriptor's own path. */
+ELSEWHERE FILE *freopen_elsewhere(const char *path, const char *mode, FILE *file)
+{
+	char buffer[PATH_MAX], self[48];
+	struct way way = find_way(AT_FDCWD, path, buffer);
+	FILE *result;
+	int fd, error;
+
+	if (!way.ours || is_null_device(way.to))
+		return freopen(way.to, mode, file);
+	fd = open_elsewhere(way.to, flags_of(mode));
+	error = errno;
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	result = freopen(self, mode, file); /* which closes it where there is nothing to open */
+	if (fd >= 0)
+		close(fd);
+	else
+		errno = error;
+	return result;
+}
+
+static FILE *hook_freopen(const char *path, const char *mode, FILE *file)
+{
+	return path && is_candidate(AT_FDCWD, path) ? freopen_elsewhere(path, mode, file)
+						    : freopen(path, mode, file);
 }
 
 /* --- looking ----------------------------------------------------------------------------- */
 
-/* `to` is the path that `call` uses. */
-#define HOOK(result, name, parameters, arguments, candidate, call)                                 \
+/*
+ * The system is asked first, with the program's own path: so an ordinary look costs nothing, and it
+ * is the kernel that refuses what is no path. `to` is the path that `call` uses.
+ */
+#define OPENED(...) __VA_ARGS__
+#define HOOK(result, name, parameters, arguments, from, call)                                      \
+	ELSEWHERE result name##_elsewhere(result system, int before, OPENED parameters)            \
+	{                                                                                          \
+		char buffer[PATH_MAX];                                                             \
+		const char *to = find_way(from, path, buffer).to;                                  \
+                                                                                                   \
+		if (to == path)                                                                    \
+			return system;                                                             \
+		errno = before;                                                                    \
+		return call;                                                                       \
+	}                                                                                          \
+	static result hook_##name parameters                                                       \
+	{                                                                                          \
+		int before = errno;                                                                \
+		const char *to = path;                                                             \
+		result system = call;                                                              \
+                                                                                                   \
+		return is_candidate_still(system < 0, from, path)                                  \
+			       ? name##_elsewhere(system, before, OPENED arguments)                \
+			       : system;                                                           \
+	}
+#define HOOK_PATH(result, name, parameters, arguments, call)                                       \
+	HOOK(result, name, parameters, arguments, AT_FDCWD, call)
+#define HOOK_AT(result, name, parameters, arguments, call)                                         \
+	HOOK(result, name, parameters, arguments, directory, call)
+
+/* Where libc does more than ask the kernel, the path is looked at first. */
+#define HOOK_LONG(result, name, parameters, arguments, from, call)                                 \
 	ELSEWHERE result name##_elsewhere parameters                                               \
 	{                                                                                          \
-		char whole[PATH_MAX], buffer[PATH_MAX];                                            \
-		const char *from = absolute(path, whole), *to = lead(from, buffer);                \
+		char buffer[PATH_MAX];                                                             \
+		const char *to = find_way(from, path, buffer).to;                                  \
                                                                                                    \
-		if (to == from)                                                                    \
-			to = path;                                                                 \
 		return call;                                                                       \
 	}                                                                                          \
 	static result hook_##name parameters                                                       \
 	{                                                                                          \
 		const char *to = path;                                                             \
                                                                                                    \
-		return candidate ? name##_elsewhere arguments : call;                              \
+		return is_candidate(from, path) ? name##_elsewhere arguments : call;               \
 	}
-#define HOOK_PATH(result, name, parameters, arguments, call)                                       \
-	HOOK(result, name, parameters, arguments, is_candidate(path), call)
-#define HOOK_AT(result, name, parameters, arguments, call)                                         \
-	HOOK(result, name, parameters, arguments, is_candidate_from(directory, path), call)
 
 extern ssize_t __readlink_chk(const char *, char *, size_t, size_t);
 extern ssize_t __readlinkat_chk(int, const char *, char *, size_t, size_t);
@@ -238,10 +430,15 @@ HOOK_PATH(int, access, (const char *path, int mode), (path, mode), access(to, mo
 HOOK_PATH(int, euidaccess, (const char *path, int mode), (path, mode), euidaccess(to, mode))
 HOOK_AT(int, faccessat, (int directory, const char *path, int mode, int flags),
 	(directory, path, mode, flags), faccessat(directory, to, mode, flags))
-HOOK_PATH(DIR *, opendir, (const char *path), (path), opendir(to))
-HOOK_PATH(int, scandir,
+HOOK_LONG(DIR *, opendir, (const char *path), (path), AT_FDCWD, opendir(to))
+HOOK_LONG(int, scandir,
 	  (const char *path, struct dirent ***out, filter_fn *filter, compare_fn *compare),
-	  (path, out, filter, compare), scandir(to, out, filter, compare))
+	  (path, out, filter, compare), AT_FDCWD, scandir(to, out, filter, compare))
+HOOK_LONG(int, scandirat,
+	  (int directory, const char *path, struct dirent ***out, filter_fn *filter,
+	   compare_fn *compare),
+	  (directory, path, out, filter, compare), directory,
+	  scandirat(directory, to, out, filter, compare))
 HOOK_PATH(ssize_t, readlink, (const char *path, char *out, size_t size), (path, out, size),
 	  readlink(to, out, size))
 HOOK_AT(ssize_t, readlinkat, (int directory, const char *path, char *out, size_t size),
@@ -252,37 +449,55 @@ HOOK_AT(ssize_t, readlinkat_chk,
 	(int directory, const char *path, char *out, size_t size, size_t room),
 	(directory, path, out, size, room), __readlinkat_chk(directory, to, out, size, room))
 
-/* A character device is itself, and not what stands in for it. */
-static char *name_of_device(const char *path, char *out)
+/* A character device is itself, and not what stands in for it: the directory's real path, and its
+ * name. */
+static char *realpath_of_device(const char *path, char *out)
 {
+	char whole[PATH_MAX], simple[PATH_MAX], buffer[PATH_MAX];
+	char *name, *above = NULL;
+	const char *to;
+	bool met;
+
+	if (make_whole(AT_FDCWD, path, whole) && vb_walk(redirect, whole, simple, &met)) {
+		name = strrchr(simple, '/');
+		*name++ = '\0';
+		to = redirect->where(simple, buffer);
+		above = realpath(to ? to : simple, buffer == to ? whole : buffer);
+		if (above)
+			redirect->back(above);
+	}
+	if (!above)
+		return NULL;
 	if (!out)
-		return strdup(path);
-	return strcpy(out, path);
+		out = malloc(PATH_MAX);
+	if (out && snprintf(out, PATH_MAX, "%s/%s", above, name) >= PATH_MAX)
+		errno = ENAMETOOLONG;
+	return out;
 }
 
 ELSEWHERE char *realpath_elsewhere(const char *path, char *out)
 {
 	char buffer[PATH_MAX];
-	const char *to = lead(path, buffer);
+	struct way way = find_way(AT_FDCWD, path, buffer);
 	char *result;
 
-	if (to != path && is_null_device(to))
-		return name_of_device(path, out);
-	result = realpath(to, out);
-	if (result && to != path)
+	if (way.ours && is_null_device(way.to))
+		return realpath_of_device(path, out);
+	result = realpath(way.to, out);
+	if (result && way.ours)
 		redirect->back(result);
 	return result;
 }
 
 static char *hook_realpath(const char *path, char *out)
 {
-	return is_candidate(path) ? realpath_elsewhere(path, out) : realpath(path, out);
+	return is_candidate(AT_FDCWD, path) ? realpath_elsewhere(path, out) : realpath(path, out);
 }
 
 static char *hook_realpath_chk(const char *path, char *out, size_t room)
 {
-	return room < PATH_MAX || !is_candidate(path) ? __realpath_chk(path, out, room)
-						      : hook_realpath(path, out);
+	return room < PATH_MAX || !is_candidate(AT_FDCWD, path) ? __realpath_chk(path, out, room)
+								: hook_realpath(path, out);
 }
 
 static char *hook_canonicalize_file_name(const char *path)
@@ -292,24 +507,106 @@ static char *hook_canonicalize_file_name(const char *path)
 
 typedef int glob_error_fn(const char *, int);
 
+/* What was found, in the words of the pattern: relative where that is. */
+static void rename_found(const char *pattern, char *found)
+{
+	char whole[PATH_MAX];
+	size_t above;
+
+	redirect->back(found);
+	if (pattern[0] == '/' || !make_whole(AT_FDCWD, pattern, whole))
+		return;
+	above = strlen(whole) - strlen(pattern);
+	if (strncmp(found, whole, above) == 0)
+		memmove(found, found + above, strlen(found + above) + 1);
+}
+
 ELSEWHERE int glob_elsewhere(const char *pattern, int flags, glob_error_fn *error, glob_t *out)
 {
 	char buffer[PATH_MAX];
-	const char *to = lead(pattern, buffer);
+	struct way way = find_way(AT_FDCWD, pattern, buffer);
+	size_t first = flags & GLOB_APPEND ? out->gl_pathc : 0;
 	int rc;
 
-	if (to == pattern || is_null_device(to) || flags & GLOB_ALTDIRFUNC)
+	if (!way.ours || is_null_device(way.to) || flags & GLOB_ALTDIRFUNC)
 		return glob(pattern, flags, error, out);
-	rc = glob(to, flags, error, out);
-	for (size_t i = 0; rc == 0 && i < out->gl_pathc; i++)
-		redirect->back(out->gl_pathv[(flags & GLOB_DOOFFS ? out->gl_offs : 0) + i]);
+	rc = glob(way.to, flags, error, out);
+	for (size_t i = first; rc == 0 && i < out->gl_pathc; i++)
+		rename_found(pattern, out->gl_pathv[(flags & GLOB_DOOFFS ? out->gl_offs : 0) + i]);
 	return rc;
 }
 
 static int hook_glob(const char *pattern, int flags, glob_error_fn *error, glob_t *out)
 {
-	return is_candidate(pattern) ? glob_elsewhere(pattern, flags, error, out)
-				     : glob(pattern, flags, error, out);
+	return is_candidate(AT_FDCWD, pattern) ? glob_elsewhere(pattern, flags, error, out)
+					       : glob(pattern, flags, error, out);
+}
+
+/* --- walking ----------------------------------------------------------------------------- */
+
+typedef int ftw_fn(const char *, const struct stat *, int);
+typedef int nftw_fn(const char *, const struct stat *, int, struct FTW *);
+
+/* The program's function, of the walk that this thread is on. */
+static __thread nftw_fn *visit_by_nftw;
+static __thread ftw_fn *visit_by_ftw;
+
+/* Where the name begins in the path that is shown: as far from its end, mostly. */
+static int base_in(const char *path, const char *name)
+{
+	size_t length = strlen(path), behind = strlen(name);
+	const char *slash = strrchr(path, '/');
+
+	if (behind <= length && strcmp(path + length - behind, name) == 0)
+		return (int)(length - behind);
+	return slash ? (int)(slash + 1 - path) : 0;
+}
+
+static int visit(const char *found, const struct stat *status, int type, struct FTW *place)
+{
+	struct FTW shown = *place;
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s", found) >= PATH_MAX)
+		return visit_by_nftw ? visit_by_nftw(found, status, type, place)
+				     : visit_by_ftw(found, status, type);
+	redirect->back(path);
+	shown.base = base_in(path, found + place->base);
+	return visit_by_nftw ? visit_by_nftw(path, status, type, &shown)
+			     : visit_by_ftw(path, status, type);
+}
+
+/* Walks may be nested. nftw(3) with FTW_PHYS off goes as ftw(3) does. */
+ELSEWHERE int walk_elsewhere(const char *path, ftw_fn *by_ftw, nftw_fn *by_nftw, int descriptors,
+			     int flags)
+{
+	nftw_fn *nftw_before = visit_by_nftw;
+	ftw_fn *ftw_before = visit_by_ftw;
+	char buffer[PATH_MAX];
+	struct way way = find_way(AT_FDCWD, path, buffer);
+	int result;
+
+	if (!way.ours || path[0] != '/')
+		return by_nftw ? nftw(way.to, by_nftw, descriptors, flags)
+			       : ftw(way.to, by_ftw, descriptors);
+	visit_by_nftw = by_nftw;
+	visit_by_ftw = by_ftw;
+	result = nftw(way.to, visit, descriptors, flags);
+	visit_by_nftw = nftw_before;
+	visit_by_ftw = ftw_before;
+	return result;
+}
+
+static int hook_nftw(const char *path, nftw_fn *call, int descriptors, int flags)
+{
+	return is_candidate(AT_FDCWD, path) ? walk_elsewhere(path, NULL, call, descriptors, flags)
+					    : nftw(path, call, descriptors, flags);
+}
+
+static int hook_ftw(const char *path, ftw_fn *call, int descriptors)
+{
+	return is_candidate(AT_FDCWD, path) ? walk_elsewhere(path, call, NULL, descriptors, 0)
+					    : ftw(path, call, descriptors);
 }
 
 /* --- modules that come later ------------------------------------------------------------- */
@@ -374,6 +671,8 @@ static const struct vb_hook hooks[] = {
 	{"__xstat64", hook_xstat},
 	{"access", hook_access},
 	{"canonicalize_file_name", hook_canonicalize_file_name},
+	{"creat", hook_creat},
+	{"creat64", hook_creat},
 #if defined(__x86_64__) || defined(__aarch64__)
 	{"dlsym", vb_hook_dlsym},
 	{"dlvsym", vb_hook_dlvsym},
@@ -383,12 +682,18 @@ static const struct vb_hook hooks[] = {
 	{"faccessat", hook_faccessat},
 	{"fopen", hook_fopen},
 	{"fopen64", hook_fopen},
+	{"freopen", hook_freopen},
+	{"freopen64", hook_freopen},
 	{"fstatat", hook_fstatat},
 	{"fstatat64", hook_fstatat},
+	{"ftw", hook_ftw},
+	{"ftw64", hook_ftw},
 	{"glob", hook_glob},
 	{"glob64", hook_glob},
 	{"lstat", hook_lstat},
 	{"lstat64", hook_lstat},
+	{"nftw", hook_nftw},
+	{"nftw64", hook_nftw},
 	{"open", hook_open},
 	{"open64", hook_open},
 	{"openat", hook_openat},
@@ -399,6 +704,8 @@ static const struct vb_hook hooks[] = {
 	{"realpath", hook_realpath},
 	{"scandir", hook_scandir},
 	{"scandir64", hook_scandir},
+	{"scandirat", hook_scandirat},
+	{"scandirat64", hook_scandirat},
 	{"stat", hook_stat},
 	{"stat64", hook_stat},
 	{"statx", hook_statx},

@@ -4,12 +4,13 @@
  *
  * The functions of libc that take a path are hooked in the modules of this process (slots.h). A
  * hook asks where a path leads; mostly the answer is "where it says", and libc does the rest. The
- * hooks: open, fopen, stat, access, opendir, scandir, readlink, realpath, glob and their kin
- * (hooks.c).
+ * hooks: open, creat, fopen, freopen, stat, access, opendir, scandir, readlink, realpath, glob,
+ * ftw, nftw and their kin, also from a descriptor of a directory (hooks.c). ".." and links lead in
+ * and out as they do in the kernel (walk.c).
  *
- * Not seen: relative paths (but for those from a descriptor of "/", as hwloc has them), system
- * calls that a program makes itself (Go), other programs that it starts, descriptors of directories
- * that libc walks (nftw). `verbena run --namespace` is for those.
+ * Not seen: paths in which nothing tells of ours (a link from elsewhere, a relative path without a
+ * name of ours behind chdir), lists of the directories above, system calls that a program makes
+ * itself (Go), other programs that it starts, fts(3). `verbena run --namespace` is for those.
  */
 #ifndef VB_REDIRECT_REDIRECT_H
 #define VB_REDIRECT_REDIRECT_H
@@ -17,9 +18,11 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /* What the owner of the paths answers, from any thread; errno may change. He is asked about
- * absolute paths below /sys/ or /dev/. */
+ * absolute paths without "//" or "."; with a "/" at the end where it must be a directory, and with
+ * ".." behind what is none. */
 struct vb_redirect_ops {
 	/* marks - one of these is in every path that leads elsewhere; NULL at the end. */
 	const char *const *marks;
@@ -28,9 +31,11 @@ struct vb_redirect_ops {
 	/* back - turns a path that libc made from where()'s answer into what the program should
 	 * see; it gets shorter or stays. */
 	void (*back)(char *path);
-	/* value - a descriptor with what the file says at this moment, to be closed by the program,
-	 * or -1: take the file. */
-	int (*value)(const char *path, bool cloexec);
+	/* value - a descriptor with what the file of where()'s answer says at this moment, to be
+	 * closed by the program, or -1: take the file. */
+	int (*value)(const char *to, bool cloexec);
+	/* device - on which where()'s answers lie; 0: there were none yet. Costs nothing. */
+	dev_t (*device)(void);
 };
 
 /* vb_redirect_start - once, from then on; ops stay valid. */

@@ -233,6 +233,7 @@ static void describe_ib(struct vb_sysfs_writer *w, struct vb_device *device)
 	vb_sysfs_say(w, "board_id", "Verbena\n");
 	snprintf(target, sizeof(target), "../../../%s:00.0", device->name);
 	vb_sysfs_point(w, "device", target);
+	vb_sysfs_point(w, "subsystem", "../../../../../class/infiniband");
 	describe_port(w, device);
 	describe_moving(w, device);
 }
@@ -250,12 +251,14 @@ static void describe_characters(struct vb_sysfs_writer *w, const struct vb_devic
 	vb_sysfs_say(w, "abi_version", "1\n");
 	vb_sysfs_say(w, "dev", "%u:%u\n", CHAR_MAJOR, UVERBS_MINOR + n);
 	vb_sysfs_point(w, "device", target);
+	vb_sysfs_point(w, "subsystem", "../../../../../class/infiniband_verbs");
 	snprintf(below, sizeof(below), "infiniband_mad/umad%u", n);
 	vb_sysfs_enter(w, device, below);
 	vb_sysfs_say(w, "ibdev", "%s\n", device->name);
 	vb_sysfs_say(w, "port", "1\n");
 	vb_sysfs_say(w, "dev", "%u:%u\n", CHAR_MAJOR, n);
 	vb_sysfs_point(w, "device", target);
+	vb_sysfs_point(w, "subsystem", "../../../../../class/infiniband_mad");
 }
 
 static void describe_links(struct vb_sysfs_writer *w, const struct vb_device *device)

@@ -19,6 +19,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -33,6 +34,9 @@
 #define PREFIX "sysfs-"
 #define TRIES 100
 #define SWEEP_MAX 128 /* trees that one look is about */
+
+/* The device of the latest tree; 0: none yet. */
+static _Atomic uint64_t tree_device;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -220,6 +224,7 @@ static int acquire(void)
 {
 	struct vb_device *const *list;
 	char above[VB_USER_DIRECTORY_MAX];
+	struct stat status;
 	int count = vb_host_devices(&list), parent = -EAGAIN, fd;
 
 	if (count <= 0)
@@ -233,6 +238,8 @@ static int acquire(void)
 	fd = make_and_take(parent, tree.name, &tree.inode);
 	close(parent);
 	tree.fd = fd < 0 ? -1 : fd;
+	if (fd >= 0 && fstat(fd, &status) == 0)
+		atomic_store(&tree_device, (uint64_t)status.st_dev);
 	return fd < 0 ? fd : 0;
 }
 
@@ -270,6 +277,16 @@ const char *vb_sysfs_shared(void)
 	good = is_held() || acquire() == 0;
 	pthread_mutex_unlock(&lock);
 	return good ? tree.path : NULL;
+}
+
+const char *vb_sysfs_shared_made(void)
+{
+	return atomic_load(&tree_device) ? tree.path : NULL;
+}
+
+dev_t vb_sysfs_shared_device(void)
+{
+	return (dev_t)atomic_load(&tree_device);
 }
 
 /* A forked child has a copy of the descriptor, and the lock with it: then the tree stays. */

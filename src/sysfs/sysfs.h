@@ -24,6 +24,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/macros.h"
 #include "host/host.h"
@@ -70,6 +71,10 @@ int vb_sysfs_value(struct vb_device *const *list, int count, const char *path,
 /* vb_sysfs_shared - the directory of this user's tree, made if need be, without a "/" at its end;
  * stays valid. NULL: there are no devices, or no place for it. */
 const char *vb_sysfs_shared(void);
+/* vb_sysfs_shared_made - the same where one was made already. */
+const char *vb_sysfs_shared_made(void);
+/* vb_sysfs_shared_device - where it lies; 0: none was made. */
+dev_t vb_sysfs_shared_device(void);
 
 /* vb_sysfs_sweep - removes trees of this user that nobody uses, as killed processes leave them: so
  * many, and without waiting. */

@@ -3,7 +3,8 @@
  * beside.c - what a program finds when it looks beside this library, at the kernel's own files.
  *
  *      /sys/class/infiniband, infiniband_verbs, infiniband_mad    the generated tree
- * (sysfs/sysfs.h) /sys/devices/verbena /dev/infiniband the same; its devices: /dev/null
+ *      /sys/devices/verbena                                       (sysfs/sysfs.h)
+ *      /dev/infiniband                     the same; its devices: /dev/null
  *
  * These paths, and no others, are redirected in the modules of this process (redirect/redirect.h),
  * unless VERBENA_REDIRECT=0. The tree is made when a program first looks, so that those who do not
@@ -28,31 +29,6 @@
 
 #define CHARACTER_DEVICES "/dev/infiniband"
 
-/* "//" and "/./" become "/", without a "/" at the end. False: it does not fit. */
-static bool tidy(const char *path, char out[PATH_MAX])
-{
-	size_t length = 0;
-
-	while (*path) {
-		size_t part;
-
-		path += strspn(path, "/");
-		part = strcspn(path, "/");
-		if (part == 0 || (part == 1 && path[0] == '.')) {
-			path += part;
-			continue;
-		}
-		if (length + part + 2 > PATH_MAX)
-			return false;
-		out[length++] = '/';
-		memcpy(out + length, path, part);
-		length += part;
-		path += part;
-	}
-	out[length] = '\0';
-	return true;
-}
-
 static bool is_below(const char *path, const char *directory)
 {
 	size_t length = strlen(directory);
@@ -75,25 +51,30 @@ static bool is_ours(const char *path)
 	return false;
 }
 
+/* Not the directory itself, whatever is at the path's end. */
+static bool is_character_device(const char *path, const char *in_tree)
+{
+	size_t length = strlen(CHARACTER_DEVICES "/");
+
+	return strncmp(path, CHARACTER_DEVICES "/", length) == 0 && path[length] &&
+	       access(in_tree, F_OK) == 0;
+}
+
 static const char *where(const char *path, char buffer[PATH_MAX])
 {
-	char tidied[PATH_MAX];
 	const char *tree;
 
-	if (!tidy(path, tidied) || !is_ours(tidied))
+	if (!is_ours(path))
 		return NULL;
 	tree = vb_sysfs_shared();
-	if (!tree || snprintf(buffer, PATH_MAX, "%s%s", tree, tidied) >= PATH_MAX)
+	if (!tree || snprintf(buffer, PATH_MAX, "%s%s", tree, path) >= PATH_MAX)
 		return NULL;
-	if (strncmp(tidied, CHARACTER_DEVICES "/", strlen(CHARACTER_DEVICES "/")) == 0 &&
-	    access(buffer, F_OK) == 0)
-		return "/dev/null";
-	return buffer;
+	return is_character_device(path, buffer) ? "/dev/null" : buffer;
 }
 
 static void back(char *path)
 {
-	const char *tree = vb_sysfs_shared();
+	const char *tree = vb_sysfs_shared_made();
 	size_t length = tree ? strlen(tree) : 0;
 
 	if (length && strncmp(path, tree, length) == 0 && path[length] == '/')
@@ -125,19 +106,17 @@ static int refusal(bool cloexec)
 	return epoll_create1(cloexec ? EPOLL_CLOEXEC : 0);
 }
 
-static int value(const char *path, bool cloexec)
+static int value(const char *to, bool cloexec)
 {
 	struct vb_device *const *list;
-	char tidied[PATH_MAX], text[VB_SYSFS_TEXT_MAX];
+	char text[VB_SYSFS_TEXT_MAX];
 	int size, count = vb_host_devices(&list);
 
-	if (!tidy(path, tidied))
-		return -1;
-	if (vb_sysfs_is_refused(list, count, tidied))
+	if (vb_sysfs_is_refused(list, count, to))
 		return refusal(cloexec);
-	if (!vb_sysfs_is_moving(tidied))
+	if (!vb_sysfs_is_moving(to))
 		return -1;
-	size = vb_sysfs_value(list, count, tidied, text);
+	size = vb_sysfs_value(list, count, to, text);
 	return size < 0 ? -1 : file_with(text, (size_t)size, cloexec);
 }
 
@@ -146,7 +125,8 @@ static int value(const char *path, bool cloexec)
 __attribute__((constructor)) static void start(void)
 {
 	static const char *const marks[] = {"infiniband", "verbena", NULL};
-	static const struct vb_redirect_ops ops = {marks, where, back, value};
+	static const struct vb_redirect_ops ops = {marks, where, back, value,
+						   vb_sysfs_shared_device};
 	const char *setting = getenv("VERBENA_REDIRECT");
 
 	if (getauxval(AT_SECURE) || (setting && strcmp(setting, "0") == 0))
@@ -164,7 +144,7 @@ int vb_face_open_beside(const char *path)
 {
 	char buffer[PATH_MAX];
 	const char *to = where(path, buffer);
-	int fd = to ? value(path, true) : -1;
+	int fd = to ? value(to, true) : -1;
 
 	return fd >= 0 ? fd : open(to ? to : path, O_RDONLY | O_CLOEXEC);
 }

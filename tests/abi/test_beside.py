@@ -63,6 +63,49 @@ def test_links_lead_where_the_kernels_do(loopback):
                                 "verbena0\n", ["rdma_cm", "umad0", "uverbs0"]]
 
 
+def test_ways_in_and_out(loopback):
+    """".." goes up from where links have led, out of our directories and into them."""
+    host = loopback[0]
+    with open("/sys/class/net/lo/address") as file:
+        address = file.read()
+    guid, *_ = read(host, f"{IB}/node_guid")
+    assert read(host, "/sys/class/infiniband/../net/lo/address", f"{IB}/../../../../../class/net/lo/address",
+                "/sys/class/net/../infiniband/verbena0/node_guid", f"{IB}/ports/../node_guid",
+                f"{IB}/device/../verbena0:00.0/infiniband/verbena0/node_guid", f"{IB}/subsystem/verbena0/node_guid",
+                f"{IB}/device/net/lo/address") == [address, address, guid, guid, guid, guid, address]
+    text = python(host, f"""
+        import stat
+        print(stat.S_ISCHR(os.stat("/dev/infiniband/../zero").st_mode), sorted(os.listdir("/dev/infiniband/")))
+        for path in "{IB}/node_guid/", "{IB}/ports/1/state/", "/dev/infiniband/uverbs0/", "{IB}/node_guid/../hca_type":
+            try:
+                open(path)
+            except OSError as error:
+                print(error.strerror)
+        print(os.path.realpath("{IB}/../../../bus/verbena/.."), os.path.realpath("/sys/class/infiniband/../net"),
+              os.path.realpath("/dev/infiniband/./uverbs0"), os.path.realpath("{IB}/subsystem"))""")
+    assert text.splitlines() == [
+        "True " + repr(["rdma_cm", "umad0", "uverbs0"]), *["Not a directory"] * 4,
+        "/sys/devices/verbena/bus /sys/class/net /dev/infiniband/uverbs0 /sys/class/infiniband"]
+
+
+def test_from_a_directory_s_descriptor(loopback):
+    """What moves is as fresh as by its path; ".." leads out."""
+    text = python(loopback[0], f"""
+        directory = os.open("/sys/class/infiniband", os.O_RDONLY | os.O_DIRECTORY)
+        ports = os.open("verbena0/ports/1", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory)
+        def say(name, base):
+            file = os.open(name, os.O_RDONLY, dir_fd=base)
+            print(os.read(file, 100), os.readlink("/proc/self/fd/%d" % file).startswith("/memfd:"))
+        say("verbena0/ports/1/state", directory)
+        say("state", ports)
+        print(os.stat("../net/lo/mtu", dir_fd=directory).st_size == os.stat("/sys/class/net/lo/mtu").st_size)
+        os.chdir("/sys/class")
+        print(open("infiniband/verbena0/ports/1/state").read(), end="")
+        print(sorted(name for _, names, _, _ in os.fwalk("/sys/class/infiniband_verbs", follow_symlinks=False)
+                     for name in names))""")
+    assert text.splitlines() == [repr(b"4: ACTIVE\n") + " True"] * 2 + ["True", "4: ACTIVE", "['uverbs0']"]
+
+
 def test_character_devices_can_be_opened(loopback):
     text = python(loopback[0], """
         import stat

@@ -41,7 +41,10 @@ static const char *where(const char *path, char buffer[PATH_MAX])
 		return NULL;
 	if (!strcmp(path, SEEN "/device"))
 		return "/dev/null";
-	snprintf(buffer, PATH_MAX, "%s%s", tree, path + strlen(SEEN));
+	if (!strncmp(path, SEEN "/device/", strlen(SEEN "/device/")))
+		snprintf(buffer, PATH_MAX, "/dev/null/%s", path + strlen(SEEN "/device/"));
+	else
+		snprintf(buffer, PATH_MAX, "%s%s", tree, path + strlen(SEEN));
 	return buffer;
 }
 
@@ -55,19 +58,27 @@ static void back(char *path)
 	strcpy(path, text);
 }
 
-static int value(const char *path, bool cloexec)
+static int value(const char *to, bool cloexec)
 {
 	int fds[2];
 
-	if (strcmp(path, SEEN "/moves") != 0 || pipe2(fds, cloexec ? O_CLOEXEC : 0) != 0)
+	if (strncmp(to, tree, strlen(tree)) != 0 || strcmp(to + strlen(tree), "/moves") != 0 ||
+	    pipe2(fds, cloexec ? O_CLOEXEC : 0) != 0)
 		return -1;
 	assert_int_equal(write(fds[1], "now", 3), 3);
 	close(fds[1]);
 	return fds[0];
 }
 
+static dev_t device(void)
+{
+	struct stat status;
+
+	return stat(tree, &status) == 0 ? status.st_dev : 0;
+}
+
 static const char *const marks[] = {"nothing", "vb-test", NULL};
-static const struct vb_redirect_ops ops = {marks, where, back, value};
+static const struct vb_redirect_ops ops = {marks, where, back, value, device};
 
 /* --- modules ----------------------------------------------------------------------------- */
 
@@ -119,13 +130,32 @@ static const struct {
 	{"access by pointer", SEEN "/stays", ""},
 	{"faccessat", SEEN "/stays", ""},
 	{"opendir", SEEN "/folder", "inside"},
-	{"scandir", SEEN, "folder link moves stays "},
+	{"scandir", SEEN, "away folder link moves stays "},
 	{"glob", SEEN "/s*", SEEN "/stays "},
 	{"readlink", SEEN "/link", "stays"},
 	{"readlinkat", SEEN "/link", "stays"},
 	{"realpath", SEEN "/link", SEEN "/stays"},
 	{"realpath", SEEN "/folder/../folder", SEEN "/folder"},
 	{"realpath", SEEN "/device", SEEN "/device"},
+	{"realpath", SEEN "/folder/.././device", SEEN "/device"},
+	{"freopen", SEEN "/stays", "as it was"},
+	{"freopen", SEEN "/moves", "now"},
+	{"scandirat", SEEN "/folder", "1"},
+	{"ftw", SEEN, SEEN "/folder/inside"},
+	{"nftw", SEEN, SEEN "/folder/inside"},
+	/* a directory's descriptor is of the tree, what is asked from it is not */
+	{"open below", SEEN "/stays", "as it was"},
+	{"open below", SEEN "/moves", "now"},
+	{"stat below", SEEN "/folder", "directory"},
+	{"open below /../moves", SEEN "/folder/../moves", "now"},
+	{"open below /vb-test", SEEN "/moves", "now"},
+	/* in, out, and through links */
+	{"open", SEEN "//.//moves", "now"},
+	{"open", SEEN "/folder/../moves", "now"},
+	{"open", "/sys/kernel/../vb-test/moves", "now"},
+	{"open", "/proc/../sys/vb-test/moves", "now"},
+	{"open", "//sys/vb-test/../../sys/./vb-test/moves", "now"},
+	{"open", SEEN "/away/../../../sys/vb-test/moves", "now"}, /* away: /dev */
 };
 
 static void expect_elsewhere(look_fn *look_by)
@@ -183,6 +213,119 @@ static void test_what_is_no_pointer_is_refused_by_the_kernel(void **state)
 		assert_int_equal(looks[i]("open", (char *)1, found, sizeof(found)), EFAULT);
 		assert_int_equal(looks[i]("access", (char *)1, found, sizeof(found)), EFAULT);
 	}
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+/* opendir and scandir look at the path themselves, before the kernel does; the sanitizers' own
+ * functions in front of libc's do so in more of them. */
+static const char *const by_pointer[] = {
+	"open",	 "openat",  "open to write", "creat",	  "lstat",
+	"stat",	 "fstatat", "access",	     "faccessat",
+#ifndef SANITIZED
+	"fopen", "freopen", "statx",	     "readlink",  "readlinkat",
+#endif
+};
+static const char *const that_follow[] = {
+	"open",	 "openat", "fopen",	"freopen", "stat",    "fstatat",
+	"statx", "access", "faccessat", "opendir", "scandir",
+};
+
+/* A page with what is written at its end, and nothing behind it. */
+static char *at_the_end(const char *text, size_t size)
+{
+	size_t page = (size_t)getpagesize();
+	char *two =
+		mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(two, MAP_FAILED);
+	assert_int_equal(munmap(two + page, page), 0);
+	return memcpy(two + page - size, text, size);
+}
+
+/* What is not mapped, wherever its end lies; what is, to its last byte. */
+static void test_memory_that_is_not_there(void **state)
+{
+	static const char name[] = SEEN "/stays";
+	char found[64], *gone = at_the_end("", 1), *open_end = at_the_end(name, strlen(name));
+	char *whole = at_the_end(name, sizeof(name));
+	size_t page = (size_t)getpagesize();
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(by_pointer); i++) {
+		for (size_t built_as = 0; built_as < VB_ARRAY_SIZE(built); built_as++) {
+			look_fn *by = looks[built_as];
+
+			assert_int_equal(by(by_pointer[i], gone + 1, found, 64), EFAULT);
+			assert_int_equal(by(by_pointer[i], gone + 7, found, 64), EFAULT);
+			assert_int_equal(by(by_pointer[i], open_end, found, 64), EFAULT);
+			assert_int_equal(by(by_pointer[i], (char *)-8, found, 64), EFAULT);
+		}
+	}
+	assert_int_equal(looks[0]("open", whole, found, 64), 0);
+	assert_string_equal(found, "as it was");
+	/* across the border of two pages */
+	whole = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	strcpy(whole + page - 5, name);
+	assert_int_equal(looks[0]("open", whole + page - 5, found, 64), 0);
+	assert_string_equal(found, "as it was");
+	munmap(whole, 2 * page);
+}
+
+/* path_resolution(7), and what open(2) says. */
+static void test_what_leads_nowhere(void **state)
+{
+	char found[64], longest[PATH_MAX + 8];
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(that_follow); i++) {
+		const char *how = that_follow[i];
+
+		assert_int_equal(looks[0](how, SEEN "/stays/", found, 64), ENOTDIR);
+		assert_int_equal(looks[0](how, SEEN "/stays/.", found, 64), ENOTDIR);
+		assert_int_equal(looks[0](how, SEEN "/moves/", found, 64), ENOTDIR);
+		assert_int_equal(looks[0](how, SEEN "/link/", found, 64), ENOTDIR);
+		assert_int_equal(looks[0](how, SEEN "/device/", found, 64), ENOTDIR);
+		assert_int_equal(looks[0](how, SEEN "/stays/../folder", found, 64), ENOTDIR);
+		assert_int_equal(looks[0](how, SEEN "/none/../folder", found, 64), ENOENT);
+		assert_int_equal(looks[0](how, SEEN "/../vb-none/stays", found, 64), ENOENT);
+	}
+	assert_int_equal(looks[0]("realpath", SEEN "/stays/", found, 64), ENOTDIR);
+	assert_int_equal(looks[0]("open below", SEEN "/stays/", found, 64), ENOTDIR);
+	memset(longest, '/', sizeof(longest));
+	strcpy(longest + PATH_MAX - 6, "stays");
+	memcpy(longest, SEEN, strlen(SEEN));
+	assert_int_equal(strlen(longest), PATH_MAX - 1);
+	assert_int_equal(looks[0]("open", longest, found, 64), 0);
+	assert_string_equal(found, "as it was");
+	memcpy(longest + PATH_MAX - 6, "/stays", sizeof("/stays"));
+	assert_int_equal(looks[0]("open", longest, found, 64), ENAMETOOLONG);
+}
+
+/* What lies beside ours is the system's. */
+static void test_ways_out(void **state)
+{
+	char found[64];
+
+	assert_int_equal(looks[0]("stat", SEEN "/../kernel", found, 64), 0);
+	assert_string_equal(found, "directory");
+	assert_int_equal(looks[0]("open", SEEN "/folder/../../../proc/self/comm", found, 64), 0);
+	assert_string_equal(found, "unit_redirect_r\n");
+	assert_int_equal(looks[0]("fopen", SEEN "/../../proc/self/comm", found, 64), 0);
+	assert_string_equal(found, "unit_redirect_r\n");
+	assert_int_equal(looks[0]("stat", SEEN "/away/zero", found, 64), 0);
+	assert_string_equal(found, "character device");
+	assert_int_equal(looks[0]("realpath", SEEN "/../kernel/.", found, 64), 0);
+	assert_string_equal(found, "/sys/kernel");
+	assert_int_equal(
+		looks[0]("stat below /../../kernel", SEEN "/folder/../../kernel", found, 64), 0);
+	assert_string_equal(found, "directory");
+	/* and may be written, where it lets itself be written */
+	assert_int_equal(looks[0]("open to write", SEEN "/../../dev/null", found, 64), EBADF);
 }
 
 /* As the kernel's own files: nobody may write them, root included. */
@@ -366,6 +509,8 @@ static int set_up(void **state)
 	write_file("folder/inside", "");
 	snprintf(path, sizeof(path), "%s/link", tree);
 	assert_int_equal(symlink("stays", path), 0);
+	snprintf(path, sizeof(path), "%s/away", tree);
+	assert_int_equal(symlink("/dev", path), 0);
 	for (size_t i = 0; i < VB_ARRAY_SIZE(built); i++) {
 		looks[i] = look_of(built[i]);
 		expect_nothing(looks[i]);
@@ -378,7 +523,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	static const char *const names[] = {"stays", "moves", "link", "folder/inside"};
+	static const char *const names[] = {"stays", "moves", "link", "away", "folder/inside"};
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < VB_ARRAY_SIZE(names); i++) {
@@ -396,6 +541,9 @@ int main(void)
 		cmocka_unit_test(test_modules_of_every_kind),
 		cmocka_unit_test(test_other_paths_are_left_alone),
 		cmocka_unit_test(test_what_is_no_pointer_is_refused_by_the_kernel),
+		cmocka_unit_test(test_memory_that_is_not_there),
+		cmocka_unit_test(test_what_leads_nowhere),
+		cmocka_unit_test(test_ways_out),
 		cmocka_unit_test(test_nobody_writes_there),
 		cmocka_unit_test(test_relative_paths_count_from_the_root_alone),
 		cmocka_unit_test(test_the_owner_sees_the_system),

@@ -119,7 +119,7 @@ static void test_what_is_described_is_written(void **state)
 	 * gid, type and interface */
 	assert_true(c.files > 2 * (16 * 3 + 23 + 10));
 	assert_true(c.moving >= 2 * (2 + 21 + 10));
-	assert_int_equal(c.links, 2 * (3 + 2 + 3 + 3) + 1);
+	assert_int_equal(c.links, 2 * (3 + 2 + 3 + 3 + 3) + 1);
 	remove_root(c.root, folder);
 }
 
