@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What programs look at beside the libraries: Debian's python as the program, whose looks at the
 kernel's files find our devices there."""
+import glob
 import ipaddress
 import json
 import os
@@ -180,6 +181,24 @@ def test_a_killed_process_leaves_its_tree_to_the_next(loopback):
         program.kill()
     look(loopback[0])  # another host's devices, another tree
     assert not os.path.exists(tree)
+
+
+def test_a_killed_host_leaves_its_files_to_whoever_opens_a_device(loopback):
+    """Nobody ever comes to that host again."""
+    def files():
+        return glob.glob(f"/dev/shm/verbena-{os.geteuid()}/*-{loopback[1].address}/seg.*")
+
+    with loopback[1].start("ibv_asyncwatch") as holder:
+        holder.wait_until(lambda: "async event" in holder.output(), "holding the device")
+        assert len(files()) == 1
+        loopback[0].run("ibv_devinfo")
+        assert len(files()) == 1
+        holder.kill()
+    for _ in range(64):  # one look is bounded: where others have left very many it takes more
+        loopback[0].run("ibv_devinfo")
+        if not files():
+            break
+    assert not files()
 
 
 def test_the_switch_turns_it_off(loopback):
