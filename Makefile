@@ -78,9 +78,12 @@ interop:
 	@echo "== against Soft-RoCE of a Linux kernel, in QEMU"
 	@VERBENA_BUILD=$(abspath $(BUILD)) $(PYTEST) tests/interop
 
+# GROUP, ROUNDS, QUICK, ONLY, BASE: see `python3 bench -h`.
 bench: setup
+	@case " $(GROUP) " in *" guest "*) scripts/setup.sh --interop ;; esac
 	@$(MAKE) build
-	@$(PYTHON) bench/bench.py --build $(BUILD)
+	@$(PYTHON) bench --build $(BUILD) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(QUICK),--quick) \
+		$(if $(ONLY),--only "$(ONLY)") $(if $(BASE),--base "$(BASE)") $(GROUP)
 
 fuzz: build-clang
 	@scripts/fuzz.sh $(BUILD)-clang $(SECONDS)
@@ -102,7 +105,8 @@ help:
 	@echo "make abi               Debian's programs, unmodified; edge cases"
 	@echo "make conformance       rdma-core's own tests of the verbs API"
 	@echo "make interop         both ways with the Soft-RoCE of a Linux kernel in QEMU, under 10 minutes"
-	@echo "make bench           speed and memory, beside this machine's own limits"
+	@echo "make bench           speed and memory, beside this machine's limits and what people use"
+	@echo "make bench BASE=HEAD~1 the present build against another commit; python3 bench -h says more"
 	@echo "make fuzz SECONDS=60 run every fuzzer for so long"
 	@echo "make install PREFIX=/usr/local"
 	@echo "make clean           remove the build folders"

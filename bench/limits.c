@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * limits.c - what this machine can do at best, without any RDMA in between: the measure for the
- * rest.
+ * limits.c - what this machine can do within itself, without any RDMA in between: the measure for
+ * the rest.
  *
- * Each line of output is a name, a number and its unit. Best of a few short batches, since the
- * machine may be doing other things as well; two processes, each bound to a processor of its own
- * when there are two. A child dies with its parent.
+ *      bench_limits LIMIT[:BYTES[,BYTES...]] ...
+ *
+ *      memcpy              between two private buffers
+ *      shared_copy         memcpy into pages that another process has mapped too
+ *      process_vm_writev   into another process
+ *      process_vm_readv    out of it
+ *      ping_pong           a word in shared memory goes there and back, both sides spin; BYTES mean
+ * nothing
+ *
+ * Each line of output is the limit's name, the size in bytes, and the microseconds that one takes
+ * (one way): the median of some batches. Two processes, each bound to a processor of its own when
+ * there are two. The other one ends with us.
  */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/udp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -20,30 +26,25 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define BUFFER_BYTES (64u << 20)
-#define BATCHES 5
-#define SEGMENT_BYTES (4096 + 60) /* a RoCE packet of the largest path MTU, as UDP payload */
-#define SEGMENTS_PER_TRAIN 15
-#define PING_PONG_SECONDS 1.0
-#define STREAM_SECONDS 1.0
-#define STREAM_WINDOW (1u << 20) /* bytes under way */
+#define BUFFER_BYTES (8u << 20)
+#define BATCHES 15
+#define BATCH_SECONDS 0.005
 
-/* What parent and child share. The words of the ping-pong have cache lines of their own. */
+/* What the two processes share. The words of the ping-pong have cache lines of their own. */
 struct shared {
 	_Alignas(128) _Atomic uint64_t ping;
 	_Alignas(128) _Atomic uint64_t pong;
-	_Alignas(128) _Atomic uint64_t received;
-	_Atomic int ready;
+	_Alignas(128) _Atomic int ready;
 };
 
 static struct shared *shared;
-static char *source, *target;
+static char *source, *target, *shared_pages;
+static pid_t other; /* the process that is copied into, or plays ping-pong */
 
 static double now(void)
 {
@@ -86,90 +87,45 @@ static void use_processor(int n)
 	}
 }
 
-/* start - a child that does run() on the second processor, and ends with us. */
-static pid_t start(void (*run)(void *), void *argument)
+/* start - a child that does run() on the second processor. */
+static void start(void (*run)(void))
 {
-	pid_t pid;
-
+	shared->ready = 0;
 	fflush(stdout);
-	pid = fork();
-	if (pid < 0)
+	other = fork();
+	if (other < 0)
 		die("fork");
-	if (pid == 0) {
+	if (other == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		use_processor(1);
-		run(argument);
+		run();
 		_exit(0);
 	}
-	return pid;
+	while (!shared->ready)
+		sched_yield();
 }
 
-static void finish(pid_t pid)
+static void finish(void)
 {
-	kill(pid, SIGKILL); /* not reaped yet, so it is the one that we started */
-	waitpid(pid, NULL, 0);
+	kill(other, SIGKILL); /* not reaped yet, so it is the one that we started */
+	waitpid(other, NULL, 0);
 }
 
-static void measure_memcpy(const char *name, size_t bytes, int times)
-{
-	double best = 1e9;
-
-	for (int batch = 0; batch < BATCHES; batch++) {
-		double t = now();
-
-		for (int i = 0; i < times; i++) {
-			memcpy(target, source, bytes);
-			__asm__ volatile("" ::: "memory");
-		}
-		t = (now() - t) / times;
-		best = t < best ? t : best;
-	}
-	printf("%s %.3f GB/s\n", name, (double)bytes / best / 1e9);
-}
-
-static void be_a_target(void *argument)
+static void be_a_target(void)
 {
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 	memset(target, 2, BUFFER_BYTES);
+	memset(shared_pages, 2, BUFFER_BYTES);
 	shared->ready = 1;
 	for (;;)
 		pause();
 }
 
-static void measure_process_vm(const char *name, pid_t pid, size_t bytes, int times)
+static void answer(void)
 {
-	struct iovec local = {source, bytes}, remote = {target, bytes};
-	double best = 1e9;
+	uint64_t seen = shared->ping;
 
-	for (int batch = 0; batch < BATCHES; batch++) {
-		double t = now();
-
-		for (int i = 0; i < times; i++)
-			if (process_vm_writev(pid, &local, 1, &remote, 1, 0) != (ssize_t)bytes)
-				die("process_vm_writev");
-		t = (now() - t) / times;
-		best = t < best ? t : best;
-	}
-	printf("%s_latency %.3f us\n", name, best * 1e6);
-	printf("%s %.3f GB/s\n", name, (double)bytes / best / 1e9);
-}
-
-static void measure_all_process_vm(void)
-{
-	pid_t pid = start(be_a_target, NULL);
-
-	while (!shared->ready)
-		sched_yield();
-	measure_process_vm("process_vm_writev_8B", pid, 8, 20000);
-	measure_process_vm("process_vm_writev_64KiB", pid, 64 << 10, 2000);
-	measure_process_vm("process_vm_writev_1MiB", pid, 1 << 20, 300);
-	finish(pid);
-}
-
-static void answer_in_memory(void *argument)
-{
-	uint64_t seen = 0;
-
+	shared->ready = 1;
 	for (;;) {
 		uint64_t ping = shared->ping;
 
@@ -178,147 +134,128 @@ static void answer_in_memory(void *argument)
 	}
 }
 
-static void measure_shared_memory(void)
+static void copy(size_t bytes)
 {
-	const int rounds = 5000; /* few: where the two share a processor, a round is milliseconds */
-	pid_t pid = start(answer_in_memory, NULL);
-	const double until = now() + PING_PONG_SECONDS;
-	uint64_t value = 0;
-	double best = 1e9;
+	memcpy(target, source, bytes);
+	__asm__ volatile("" ::: "memory");
+}
 
-	while (now() < until) {
-		double t = now();
+static void copy_shared(size_t bytes)
+{
+	memcpy(shared_pages, source, bytes);
+	__asm__ volatile("" ::: "memory");
+}
 
-		for (int i = 0; i < rounds; i++) {
-			shared->ping = ++value;
-			while (shared->pong != value)
-				;
-		}
-		t = (now() - t) / rounds / 2;
-		best = t < best ? t : best;
+static void write_other(size_t bytes)
+{
+	struct iovec here = {source, bytes}, there = {target, bytes};
+
+	if (process_vm_writev(other, &here, 1, &there, 1, 0) != (ssize_t)bytes)
+		die("process_vm_writev");
+}
+
+static void read_other(size_t bytes)
+{
+	struct iovec here = {source, bytes}, there = {target, bytes};
+
+	if (process_vm_readv(other, &here, 1, &there, 1, 0) != (ssize_t)bytes)
+		die("process_vm_readv");
+}
+
+static void there_and_back(size_t bytes)
+{
+	uint64_t value = shared->ping + 1;
+
+	shared->ping = value;
+	while (shared->pong != value)
+		;
+}
+
+static const struct limit {
+	const char *name;
+	void (*other)(void); /* what the other process does */
+	void (*once)(size_t bytes);
+	int ways; /* that once() goes */
+} limits[] = {
+	{"memcpy", be_a_target, copy, 1},
+	{"shared_copy", be_a_target, copy_shared, 1},
+	{"process_vm_writev", be_a_target, write_other, 1},
+	{"process_vm_readv", be_a_target, read_other, 1},
+	{"ping_pong", answer, there_and_back, 2},
+};
+
+static double seconds_of(const struct limit *limit, size_t bytes, int times)
+{
+	double begin = now();
+
+	for (int i = 0; i < times; i++)
+		limit->once(bytes);
+	return now() - begin;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void measure(const struct limit *limit, size_t bytes)
+{
+	double batches[BATCHES];
+	int times = 1;
+
+	/* How many make a batch; warms up as well. */
+	while (seconds_of(limit, bytes, times) < BATCH_SECONDS && times < 1 << 24)
+		times *= 2;
+	for (int i = 0; i < BATCHES; i++)
+		batches[i] = seconds_of(limit, bytes, times) / times / limit->ways;
+	qsort(batches, BATCHES, sizeof(*batches), ascending);
+	printf("%s %zu %.5f us\n", limit->name, bytes, batches[BATCHES / 2] * 1e6);
+}
+
+/* measure_named - what one argument asks for; whether there is such a limit. */
+static int measure_named(char *argument)
+{
+	char *sizes = strchr(argument, ':');
+	const struct limit *limit = limits;
+
+	if (sizes)
+		*sizes++ = '\0';
+	while (limit < limits + sizeof(limits) / sizeof(*limits) && strcmp(limit->name, argument))
+		limit++;
+	if (limit == limits + sizeof(limits) / sizeof(*limits))
+		return 0;
+	start(limit->other);
+	for (char *size = strtok(sizes ? sizes : (char[]){"8"}, ","); size;
+	     size = strtok(NULL, ",")) {
+		size_t bytes = strtoul(size, NULL, 10);
+
+		if (bytes == 0 || bytes > BUFFER_BYTES)
+			return 0;
+		measure(limit, bytes);
 	}
-	finish(pid);
-	printf("shared_memory_one_way %.4f us\n", best * 1e6);
+	finish();
+	return 1;
 }
 
-/* Two UDP sockets on loopback, connected to each other. */
-static void make_sockets(int fd[2])
-{
-	struct sockaddr_in address[2];
-	socklen_t size = sizeof(address[0]);
-
-	for (int i = 0; i < 2; i++) {
-		address[i] = (struct sockaddr_in){.sin_family = AF_INET,
-						  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-		fd[i] = socket(AF_INET, SOCK_DGRAM, 0);
-		if (fd[i] < 0 || bind(fd[i], (struct sockaddr *)&address[i], size) != 0 ||
-		    getsockname(fd[i], (struct sockaddr *)&address[i], &size) != 0)
-			die("socket");
-	}
-	for (int i = 0; i < 2; i++)
-		if (connect(fd[i], (struct sockaddr *)&address[!i], size) != 0)
-			die("connect");
-}
-
-static void answer_by_udp(void *argument)
-{
-	int fd = *(int *)argument;
-	char message[64];
-
-	for (;;)
-		if (recv(fd, message, sizeof(message), MSG_DONTWAIT) == sizeof(message))
-			send(fd, message, sizeof(message), 0);
-}
-
-static void measure_udp_latency(void)
-{
-	const int rounds = 5000;
-	char message[64] = {0};
-	double best = 1e9;
-	int fd[2];
-	pid_t pid;
-
-	make_sockets(fd);
-	pid = start(answer_by_udp, &fd[1]);
-	for (int batch = 0; batch < BATCHES; batch++) {
-		double t = now();
-
-		for (int i = 0; i < rounds; i++) {
-			send(fd[0], message, sizeof(message), 0);
-			while (recv(fd[0], message, sizeof(message), MSG_DONTWAIT) < 0)
-				;
-		}
-		t = (now() - t) / rounds / 2;
-		best = t < best ? t : best;
-	}
-	finish(pid);
-	close(fd[0]);
-	close(fd[1]);
-	printf("udp_loopback_one_way %.3f us\n", best * 1e6);
-}
-
-static void count_stream(void *argument)
-{
-	int fd = *(int *)argument;
-
-	for (;;) {
-		ssize_t bytes = recv(fd, target, 65536, 0);
-
-		if (bytes > 0)
-			shared->received += (uint64_t)bytes;
-	}
-}
-
-/* measure_udp_stream - trains of packets (UDP_SEGMENT), taken whole (UDP_GRO). What is lost is not
- * counted and not waited for longer than a moment. */
-static void measure_udp_stream(void)
-{
-	int segment = SEGMENT_BYTES, one = 1, room = 4 << 20, fd[2];
-	uint64_t sent = 0;
-	double begin, last;
-	pid_t pid;
-
-	make_sockets(fd);
-	setsockopt(fd[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	setsockopt(fd[1], SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
-	if (setsockopt(fd[0], IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment)) != 0 ||
-	    setsockopt(fd[1], IPPROTO_UDP, UDP_GRO, &one, sizeof(one)) != 0)
-		die("UDP_SEGMENT, UDP_GRO");
-	pid = start(count_stream, &fd[1]);
-	begin = last = now();
-	while (now() - begin < STREAM_SECONDS) {
-		if (sent - shared->received > STREAM_WINDOW && now() - last < 0.001) {
-			sched_yield();
-			continue;
-		}
-		if (sent - shared->received > STREAM_WINDOW)
-			sent = shared->received; /* lost */
-		if (send(fd[0], source, SEGMENTS_PER_TRAIN * SEGMENT_BYTES, 0) > 0)
-			sent += SEGMENTS_PER_TRAIN * SEGMENT_BYTES;
-		last = now();
-	}
-	printf("udp_loopback_stream %.3f GB/s\n", (double)shared->received / (now() - begin) / 1e9);
-	finish(pid);
-	close(fd[0]);
-	close(fd[1]);
-}
-
-int main(void)
+int main(int argc, char **argv)
 {
 	if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
 		die("sched_getaffinity");
 	use_processor(0);
 	source = pages(BUFFER_BYTES, MAP_PRIVATE);
 	target = pages(BUFFER_BYTES, MAP_PRIVATE);
+	shared_pages = pages(BUFFER_BYTES, MAP_SHARED);
 	shared = pages(sizeof(*shared), MAP_SHARED);
 	memset(source, 1, BUFFER_BYTES);
 	memset(target, 2, BUFFER_BYTES);
-
-	measure_memcpy("memcpy_64KiB", 64 << 10, 2000);
-	measure_memcpy("memcpy_64MiB", BUFFER_BYTES, 1);
-	measure_all_process_vm();
-	measure_shared_memory();
-	measure_udp_latency();
-	measure_udp_stream();
+	memset(shared_pages, 2, BUFFER_BYTES);
+	for (int i = 1; i < argc; i++)
+		if (!measure_named(argv[i])) {
+			fprintf(stderr, "limits: there is no limit \"%s\" of such sizes\n",
+				argv[i]);
+			return 2;
+		}
 	return 0;
 }

@@ -108,13 +108,19 @@ class Guest:
     mover = "mover"
     is_guest = True
 
-    def __init__(self, network):
+    def __init__(self, network, processors=1, files=None):
+        """files: {name in the guest: a file of ours}, beside those of the image."""
         self.network = network
         made = image.build()
         initrd = tempfile.NamedTemporaryFile(prefix="verbena-initrd-")
         image.with_program(made.initrd, hosts.BUILD / "bin" / "mover", initrd)
+        more = image.Archive(initrd)
+        for name, path in (files or {}).items():
+            more.file(name, path.read_bytes())
+        more.close()
+        initrd.flush()
         self.console = tempfile.NamedTemporaryFile(prefix="verbena-guest-", suffix=".log")
-        command = f"""qemu-system-x86_64 -name verbena-peer -machine pc -accel tcg,thread=multi -cpu max -smp 1 -m 1G
+        command = f"""qemu-system-x86_64 -name verbena-peer -machine pc -accel tcg,thread=multi -cpu max -smp {processors} -m 1G
             -nodefaults -no-user-config -display none -no-reboot -kernel {made.kernel} -initrd {initrd.name}
             -netdev tap,id=n0,ifname=tap0,script=no,downscript=no
             -device virtio-net-pci,netdev=n0,mac={GUEST_MAC},host_mtu={MTU} -serial file:{self.console.name}""".split()
@@ -216,8 +222,8 @@ class GuestProgram(hosts.Program):
     def listens(self, port=None):
         if self.told("listening") is None and not self.asked:
             self.asked = True
-            self.tell(f"until grep -q ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6; do "
-                      "grep -q . /proc/$p/cmdline || exit; usleep 5000; done; echo ==listening")
+            self.tell(f"until grep -q ':{port:04X} [0-9A-F]*:0000 0A' /proc/$p/net/tcp /proc/$p/net/tcp6; do "
+                      "grep -q '^State:.[^ZX]' /proc/$p/status || exit; usleep 5000; done; echo ==listening")
         return self.told("listening") is not None
 
     asked = False
