@@ -137,7 +137,7 @@ static void open_end(struct edge_end *end, struct ibv_device *device, const stru
 	assert_int_equal(ibv_query_gid(end->context, 1, o->gid_index < 0 ? 0 : 1, &end->gid), 0);
 }
 
-static void to_init(struct edge_end *end, const struct edge_options *o)
+static void to_init(struct ibv_qp *qp, const struct edge_options *o)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
@@ -147,44 +147,45 @@ static void to_init(struct edge_end *end, const struct edge_options *o)
 	};
 	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 
-	mask |= o->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
-	assert_int_equal(ibv_modify_qp(end->qp, &attr, mask), 0);
+	mask |= qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+	assert_int_equal(ibv_modify_qp(qp, &attr, mask), 0);
 }
 
-static struct ibv_ah_attr address_of(const struct edge_end *end, const struct edge_options *o)
+static struct ibv_ah_attr address_of(const union ibv_gid *gid, const struct edge_options *o)
 {
 	return (struct ibv_ah_attr){
 		.is_global = 1,
 		.port_num = 1,
-		.grh = {.dgid = end->gid, .sgid_index = o->gid_index < 0 ? 0 : 1, .hop_limit = 64},
+		.grh = {.dgid = *gid, .sgid_index = o->gid_index < 0 ? 0 : 1, .hop_limit = 64},
 	};
 }
 
-static void to_rtr(struct edge_end *end, const struct edge_end *peer, const struct edge_options *o)
+static void to_rtr(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid,
+		   const struct edge_options *o)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = o->mtu ? o->mtu : IBV_MTU_1024,
-		.dest_qp_num = peer->qp->qp_num,
-		.rq_psn = peer->qp->qp_num & 0xffffff,
+		.dest_qp_num = peer,
+		.rq_psn = peer & 0xffffff,
 		.max_dest_rd_atomic = (uint8_t)or_default(o->max_dest_rd_atomic, 4),
 		.min_rnr_timer = o->rnr_timer_is_exact || o->min_rnr_timer ? o->min_rnr_timer : 1,
-		.ah_attr = address_of(peer, o),
+		.ah_attr = address_of(gid, o),
 	};
 	int mask = IBV_QP_STATE;
 
-	if (o->type != IBV_QPT_UD)
+	if (qp->qp_type != IBV_QPT_UD)
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	if (o->type == IBV_QPT_RC)
+	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	assert_int_equal(ibv_modify_qp(end->qp, &attr, mask), 0);
+	assert_int_equal(ibv_modify_qp(qp, &attr, mask), 0);
 }
 
-static void to_rts(struct edge_end *end, const struct edge_options *o)
+static void to_rts(struct ibv_qp *qp, const struct edge_options *o)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
-		.sq_psn = end->qp->qp_num & 0xffffff,
+		.sq_psn = qp->qp_num & 0xffffff,
 		.timeout = o->timeout ? o->timeout : 14,
 		.retry_cnt = (uint8_t)or_default(o->retry_cnt, 7),
 		.rnr_retry = (uint8_t)or_default(o->rnr_retry, 7),
@@ -192,23 +193,36 @@ static void to_rts(struct edge_end *end, const struct edge_options *o)
 	};
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
-	if (o->type == IBV_QPT_RC)
+	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
-	assert_int_equal(ibv_modify_qp(end->qp, &attr, mask), 0);
+	else if (qp->qp_type == IBV_QPT_XRC_RECV)
+		mask |= IBV_QP_TIMEOUT;
+	assert_int_equal(ibv_modify_qp(qp, &attr, mask), 0);
+}
+
+void edge_connect_qp(struct ibv_qp *qp, const struct ibv_qp *peer, const union ibv_gid *gid,
+		     unsigned int access)
+{
+	const struct edge_options usual = {.qp_access = (int)access};
+
+	to_init(qp, &usual);
+	to_rtr(qp, peer->qp_num, gid, &usual);
+	to_rts(qp, &usual);
 }
 
 static void connect_ends(struct edge_pair *pair)
 {
 	const struct edge_options *o = &pair->options;
+	struct ibv_qp *a = pair->a.qp, *b = pair->b.qp;
 
-	to_init(&pair->a, o);
-	to_init(&pair->b, o);
-	to_rtr(&pair->b, &pair->a, o);
-	to_rtr(&pair->a, &pair->b, o);
-	to_rts(&pair->a, o);
+	to_init(a, o);
+	to_init(b, o);
+	to_rtr(b, a->qp_num, &pair->a.gid, o);
+	to_rtr(a, b->qp_num, &pair->b.gid, o);
+	to_rts(a, o);
 	if (!o->leave_in_rtr)
-		to_rts(&pair->b, o);
+		to_rts(b, o);
 }
 
 void edge_open(struct edge_pair *pair, const struct edge_options *options)
@@ -226,8 +240,8 @@ void edge_open(struct edge_pair *pair, const struct edge_options *options)
 	open_end(&pair->b, pair->list[count > 1 ? 1 : 0], &pair->options, pair->options.srq_at_b);
 	connect_ends(pair);
 	if (pair->options.type == IBV_QPT_UD) {
-		struct ibv_ah_attr to_b = address_of(&pair->b, &pair->options);
-		struct ibv_ah_attr to_a = address_of(&pair->a, &pair->options);
+		struct ibv_ah_attr to_b = address_of(&pair->b.gid, &pair->options);
+		struct ibv_ah_attr to_a = address_of(&pair->a.gid, &pair->options);
 
 		pair->a.ah = ibv_create_ah(pair->a.pd, &to_b);
 		pair->b.ah = ibv_create_ah(pair->b.pd, &to_a);

@@ -78,6 +78,11 @@ void edge_close(struct edge_pair *pair);
 /* edge_reconnect - both QPs through RESET back to RTS, after an error. */
 void edge_reconnect(struct edge_pair *pair);
 
+/* edge_connect_qp - a queue pair beside the pair's, in RESET, to RTS: its peer lies at gid. Both
+ * ends are to be connected so. */
+void edge_connect_qp(struct ibv_qp *qp, const struct ibv_qp *peer, const union ibv_gid *gid,
+		     unsigned int access);
+
 /* edge_wait - polls until a completion comes (20 s at most) and returns it. */
 struct ibv_wc edge_wait(struct ibv_cq *cq);
 /* edge_expect - edge_wait with the given wr_id and status. */

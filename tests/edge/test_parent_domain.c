@@ -98,43 +98,6 @@ struct loop {
 	struct ibv_qp *qp;
 };
 
-static void connect_to_itself(struct ibv_qp *qp, const union ibv_gid *gid)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = EDGE_ALL_ACCESS & ~IBV_ACCESS_LOCAL_WRITE,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = qp->qp_num,
-		.max_dest_rd_atomic = 1,
-		.max_rd_atomic = 1,
-		.min_rnr_timer = 1,
-		.timeout = 14,
-		.retry_cnt = 7,
-		.rnr_retry = 7,
-		.ah_attr = {.is_global = 1,
-			    .port_num = 1,
-			    .grh = {.dgid = *gid, .sgid_index = 1, .hop_limit = 64}},
-	};
-
-	assert_int_equal(
-		ibv_modify_qp(qp, &attr,
-			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-		0);
-	attr.qp_state = IBV_QPS_RTR;
-	assert_int_equal(ibv_modify_qp(qp, &attr,
-				       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-					       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-			 0);
-	attr.qp_state = IBV_QPS_RTS;
-	assert_int_equal(ibv_modify_qp(qp, &attr,
-				       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-					       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-					       IBV_QP_MAX_QP_RD_ATOMIC),
-			 0);
-}
-
 static void make_loop(struct edge_pair *pair, struct ibv_pd *parent, bool with_srq,
 		      struct loop *loop)
 {
@@ -155,7 +118,7 @@ static void make_loop(struct edge_pair *pair, struct ibv_pd *parent, bool with_s
 	loop->qp = ibv_create_qp(parent, &init);
 	assert_non_null(loop->qp);
 	assert_ptr_equal(loop->qp->pd, parent);
-	connect_to_itself(loop->qp, &pair->a.gid);
+	edge_connect_qp(loop->qp, loop->qp, &pair->a.gid, EDGE_ALL_ACCESS);
 }
 
 static void destroy_loop(struct loop *loop)

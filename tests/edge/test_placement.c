@@ -10,8 +10,9 @@
 
 #define WITH_FLUSH (1u << 11)	  /* IBV_QP_EX_WITH_FLUSH */
 #define ACCESS_FLUSH_GLOBAL 0x100 /* IBV_ACCESS_FLUSH_GLOBAL */
-#define ACCESS_PERSISTENT 0x200	  /* IBV_ACCESS_FLUSH_PERSISTENT */
-#define DEVICE_FLUSH_GLOBAL 38	  /* bits of device_cap_flags_ex */
+#define ACCESS (EDGE_ALL_ACCESS | ACCESS_FLUSH_GLOBAL)
+#define ACCESS_PERSISTENT 0x200 /* IBV_ACCESS_FLUSH_PERSISTENT */
+#define DEVICE_FLUSH_GLOBAL 38	/* bits of device_cap_flags_ex */
 #define DEVICE_FLUSH_PERSISTENT 39
 #define DEVICE_ATOMIC_WRITE 40
 #define WC_FLUSH 8 /* IBV_WC_FLUSH */
@@ -56,43 +57,6 @@ static struct ibv_qp *create(struct edge_end *end, uint64_t operations)
 	return ibv_create_qp_ex(end->context, &attr);
 }
 
-static void connect(struct ibv_qp *qp, const struct ibv_qp *peer, const union ibv_gid *gid)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = EDGE_ALL_ACCESS | ACCESS_FLUSH_GLOBAL,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = peer->qp_num,
-		.max_dest_rd_atomic = 4,
-		.max_rd_atomic = 4,
-		.min_rnr_timer = 1,
-		.timeout = 14,
-		.retry_cnt = 7,
-		.rnr_retry = 7,
-		.ah_attr = {.is_global = 1,
-			    .port_num = 1,
-			    .grh = {.dgid = *gid, .sgid_index = 1, .hop_limit = 64}},
-	};
-
-	assert_int_equal(
-		ibv_modify_qp(qp, &attr,
-			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-		0);
-	attr.qp_state = IBV_QPS_RTR;
-	assert_int_equal(ibv_modify_qp(qp, &attr,
-				       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-					       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-			 0);
-	attr.qp_state = IBV_QPS_RTS;
-	assert_int_equal(ibv_modify_qp(qp, &attr,
-				       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-					       IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-					       IBV_QP_MAX_QP_RD_ATOMIC),
-			 0);
-}
-
 static void placement_open(struct placement *p)
 {
 	memset(p, 0, sizeof(*p));
@@ -103,10 +67,9 @@ static void placement_open(struct placement *p)
 	p->b = create(&p->pair.b, IBV_QP_EX_WITH_SEND);
 	assert_non_null(p->a);
 	assert_non_null(p->b);
-	connect(p->a, p->b, &p->pair.b.gid);
-	connect(p->b, p->a, &p->pair.a.gid);
-	p->flushable = ibv_reg_mr(p->pair.b.pd, p->pair.b.buffer, EDGE_BUFFER,
-				  EDGE_ALL_ACCESS | ACCESS_FLUSH_GLOBAL);
+	edge_connect_qp(p->a, p->b, &p->pair.b.gid, ACCESS);
+	edge_connect_qp(p->b, p->a, &p->pair.a.gid, ACCESS);
+	p->flushable = ibv_reg_mr(p->pair.b.pd, p->pair.b.buffer, EDGE_BUFFER, ACCESS);
 	assert_non_null(p->flushable);
 }
 

@@ -77,50 +77,14 @@ static struct ibv_qp *create_send(struct edge_end *end, uint64_t operations)
 	return ibv_create_qp_ex(end->context, &attr);
 }
 
-static void modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, enum ibv_qp_state state, int mask)
-{
-	attr->qp_state = state;
-	assert_int_equal(ibv_modify_qp(qp, attr, IBV_QP_STATE | mask), 0);
-}
-
-static void connect_half(struct ibv_qp *qp, const struct ibv_qp *peer, const union ibv_gid *gid)
-{
-	const bool sends = qp->qp_type == IBV_QPT_XRC_SEND;
-	struct ibv_qp_attr attr = {
-		.port_num = 1,
-		.qp_access_flags = EDGE_ALL_ACCESS,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = peer->qp_num,
-		.rq_psn = 7,
-		.sq_psn = 7,
-		.max_dest_rd_atomic = 4,
-		.max_rd_atomic = 4,
-		.min_rnr_timer = 1,
-		.timeout = 14,
-		.retry_cnt = 7,
-		.rnr_retry = 7,
-		.ah_attr = {.is_global = 1,
-			    .port_num = 1,
-			    .grh = {.dgid = *gid, .sgid_index = 1, .hop_limit = 64}},
-	};
-
-	modify(qp, &attr, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-	modify(qp, &attr, IBV_QPS_RTR,
-	       IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		       (sends ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-	modify(qp, &attr, IBV_QPS_RTS,
-	       IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-		       (sends ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
-}
-
 static void reconnect(struct xrc *x)
 {
 	struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
 
 	assert_int_equal(ibv_modify_qp(x->send, &reset, IBV_QP_STATE), 0);
 	assert_int_equal(ibv_modify_qp(x->recv, &reset, IBV_QP_STATE), 0);
-	connect_half(x->recv, x->send, &x->pair.a.gid);
-	connect_half(x->send, x->recv, &x->pair.b.gid);
+	edge_connect_qp(x->recv, x->send, &x->pair.a.gid, EDGE_ALL_ACCESS);
+	edge_connect_qp(x->send, x->recv, &x->pair.b.gid, EDGE_ALL_ACCESS);
 }
 
 static void xrc_open(struct xrc *x, uint64_t operations)
@@ -143,8 +107,8 @@ static void xrc_open(struct xrc *x, uint64_t operations)
 	x->send = create_send(&x->pair.a, operations);
 	assert_non_null(x->recv);
 	assert_non_null(x->send);
-	connect_half(x->recv, x->send, &x->pair.a.gid);
-	connect_half(x->send, x->recv, &b->gid);
+	edge_connect_qp(x->recv, x->send, &x->pair.a.gid, EDGE_ALL_ACCESS);
+	edge_connect_qp(x->send, x->recv, &b->gid, EDGE_ALL_ACCESS);
 }
 
 static void xrc_close(struct xrc *x)
