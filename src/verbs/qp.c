@@ -101,7 +101,10 @@ static int check_create(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
 	}
 	if (!pd || !belongs(pd->context, attr->send_cq) || !belongs(pd->context, attr->recv_cq))
 		return -EINVAL;
-	return attr->srq && attr->srq->context != pd->context ? -EINVAL : 0;
+	/* One of XRC is named in packets, and completes into a CQ of its own: no other type's. */
+	if (attr->srq && (attr->srq->context != pd->context || vb_face_srq(attr->srq)->xrcd))
+		return -EINVAL;
+	return 0;
 }
 
 static void init_shell(struct vb_face_qp *qp, struct ibv_context *context, struct ibv_pd *pd,

@@ -462,6 +462,40 @@ static void creation_is_refused(void **state)
 	xrc_close(&x);
 }
 
+/* An SRQ of XRC completes into a CQ of its own and is named in packets: the kernel gives it to no
+ * other type of queue pair. */
+static void its_srqs_are_no_other_types(void **state)
+{
+	static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};
+	struct xrc x;
+
+	xrc_open(&x, IBV_QP_EX_WITH_SEND);
+	for (int i = 0; i < 3; i++) {
+		struct ibv_qp_init_attr plain = {.qp_type = types[i],
+						 .send_cq = x.pair.b.cq,
+						 .recv_cq = x.pair.b.cq,
+						 .srq = x.srq[0],
+						 .cap = {4, 4, 1, 1, 0}};
+		struct ibv_qp_init_attr_ex ex = {.qp_type = types[i],
+						 .send_cq = x.pair.b.cq,
+						 .recv_cq = x.pair.b.cq,
+						 .srq = x.srq[0],
+						 .cap = {4, 4, 1, 1, 0},
+						 .comp_mask = IBV_QP_INIT_ATTR_PD |
+							      IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+						 .send_ops_flags = IBV_QP_EX_WITH_SEND,
+						 .pd = x.pd[0]};
+
+		errno = 0;
+		assert_null(ibv_create_qp(x.pd[0], &plain));
+		assert_int_equal(errno, EINVAL);
+		errno = 0;
+		assert_null(ibv_create_qp_ex(x.pair.b.context, &ex));
+		assert_int_equal(errno, EINVAL);
+	}
+	xrc_close(&x);
+}
+
 static void domain_is_busy(void **state)
 {
 	struct xrc x;
@@ -529,6 +563,7 @@ int main(void)
 		cmocka_unit_test(domains_are_named_by_inodes),
 		cmocka_unit_test(handles_of_one_queue_pair),
 		cmocka_unit_test(creation_is_refused),
+		cmocka_unit_test(its_srqs_are_no_other_types),
 		cmocka_unit_test(domain_is_busy),
 		cmocka_unit_test(posted_by_calls),
 	};
