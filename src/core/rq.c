@@ -119,7 +119,6 @@ bool vb_rq_take(struct vb_rq *rq, struct vb_recv_wqe *out)
 
 size_t vb_srq_room(uint32_t max_wr, uint32_t max_sge)
 {
-	max_wr = VB_MAX(max_wr, 1u);
 	max_sge = VB_MAX(max_sge, 1u);
 	return max_wr > VB_MAX_SRQ_WR || max_sge > VB_MAX_SRQ_SGE ? 0 : vb_rq_room(max_wr, max_sge);
 }
@@ -136,9 +135,8 @@ struct vb_srq *vb_srq_create_in(struct vb_pd *pd, uint32_t max_wr, uint32_t max_
 	struct vb_nic *nic = pd->nic;
 	struct vb_srq *srq;
 
-	max_wr = VB_MAX(max_wr, 1u);
 	max_sge = VB_MAX(max_sge, 1u);
-	if (max_wr > VB_MAX_SRQ_WR || max_sge > VB_MAX_SRQ_SGE || limit > max_wr) {
+	if (!max_wr || max_wr > VB_MAX_SRQ_WR || max_sge > VB_MAX_SRQ_SGE || limit > max_wr) {
 		errno = EINVAL;
 		return NULL;
 	}

@@ -85,7 +85,7 @@ static inline uint32_t vb_rq_count(const struct vb_rq *rq)
 	return rq->head - rq->tail;
 }
 
-/* vb_srq_create - NULL with errno EINVAL (a limit exceeded), ENOMEM. */
+/* vb_srq_create - NULL with errno EINVAL (no requests, or a limit exceeded), ENOMEM. */
 struct vb_srq *vb_srq_create(struct vb_pd *pd, uint32_t max_wr, uint32_t max_sge, uint32_t limit,
 			     void *user);
 /* vb_srq_create_in - the same, in room of vb_srq_room bytes; NULL: on the heap. */

@@ -16,9 +16,8 @@ struct vb_wq *vb_wq_create(struct vb_pd *pd, struct vb_cq *cq, uint32_t max_wr, 
 	struct vb_nic *nic = pd->nic;
 	struct vb_wq *wq;
 
-	max_wr = VB_MAX(max_wr, 1u);
 	max_sge = VB_MAX(max_sge, 1u);
-	if (max_wr > VB_MAX_QP_WR || max_sge > VB_MAX_SGE) {
+	if (!max_wr || max_wr > VB_MAX_QP_WR || max_sge > VB_MAX_SGE) {
 		errno = EINVAL;
 		return NULL;
 	}

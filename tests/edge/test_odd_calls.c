@@ -2,6 +2,8 @@
 /* Odd but harmless calls. */
 #include "edge.h"
 
+#include <fcntl.h>
+
 static void null_lists(void **state)
 {
 	struct edge_pair pair;
@@ -81,6 +83,90 @@ static void close_with_objects_alive(void **state)
 	ibv_free_device_list(list);
 }
 
+/* Queues for nothing. Soft-RoCE refuses them (mlx5 the CQ and the work queue too); a queue pair may
+ * have no receives, or no sends. */
+static void queues_for_nothing(void **state)
+{
+	struct edge_pair pair;
+	struct edge_end *a = &pair.a;
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = 0, .max_sge = 1}};
+	struct ibv_srq_init_attr_ex srq_ex = {
+		.attr = {.max_wr = 0, .max_sge = 1},
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+		.tm_cap = {.max_num_tags = 4, .max_ops = 4},
+	};
+	static const enum ibv_srq_type types[] = {IBV_SRQT_BASIC, IBV_SRQT_XRC, IBV_SRQT_TM};
+	struct ibv_xrcd_init_attr xrcd = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct ibv_wq_init_attr wq = {.wq_type = IBV_WQT_RQ, .max_wr = 0, .max_sge = 1};
+	struct ibv_cq_init_attr_ex cq = {.cqe = 0};
+	struct ibv_srq_attr attr = {.max_wr = 0};
+	struct ibv_srq *some;
+
+	edge_open(&pair, &(struct edge_options){0});
+	errno = 0;
+	assert_null(ibv_create_srq(a->pd, &srq));
+	assert_int_equal(errno, EINVAL);
+	srq_ex.pd = a->pd;
+	srq_ex.cq = a->cq;
+	srq_ex.xrcd = ibv_open_xrcd(a->context, &xrcd);
+	assert_non_null(srq_ex.xrcd);
+	for (int i = 0; i < 3; i++) {
+		srq_ex.srq_type = types[i];
+		errno = 0;
+		assert_null(ibv_create_srq_ex(a->context, &srq_ex));
+		assert_int_equal(errno, EINVAL);
+	}
+	assert_int_equal(ibv_close_xrcd(srq_ex.xrcd), 0); /* nothing of it was left */
+	wq.pd = a->pd;
+	wq.cq = a->cq;
+	errno = 0;
+	assert_null(ibv_create_wq(a->context, &wq));
+	assert_int_equal(errno, EINVAL);
+	errno = 0;
+	assert_null(ibv_create_cq(a->context, 0, NULL, NULL, 0));
+	assert_int_equal(errno, EINVAL);
+	errno = 0;
+	assert_null(ibv_create_cq_ex(a->context, &cq));
+	assert_int_equal(errno, EINVAL);
+	assert_int_equal(ibv_resize_cq(a->cq, 0), EINVAL);
+	assert_int_equal(a->cq->cqe, 256);
+
+	srq.attr.max_wr = 8;
+	some = ibv_create_srq(a->pd, &srq);
+	assert_non_null(some);
+	assert_int_equal(ibv_modify_srq(some, &attr, IBV_SRQ_MAX_WR), EINVAL);
+	assert_int_equal(ibv_query_srq(some, &attr), 0);
+	assert_int_equal(attr.max_wr, 8);
+	assert_int_equal(ibv_destroy_srq(some), 0);
+	edge_close(&pair);
+}
+
+static void queue_pairs_of_one_direction(void **state)
+{
+	struct edge_pair pair;
+	struct ibv_qp *qp;
+
+	edge_open(&pair, &(struct edge_options){0});
+	for (int sends = 0; sends < 2; sends++) {
+		struct ibv_qp_init_attr init = {
+			.send_cq = pair.a.cq,
+			.recv_cq = pair.a.cq,
+			.cap = {sends ? 4 : 0, sends ? 0 : 4, 1, 1, 0},
+			.qp_type = IBV_QPT_RC,
+		};
+
+		qp = ibv_create_qp(pair.a.pd, &init);
+		assert_non_null(qp);
+		assert_int_equal(ibv_destroy_qp(qp), 0);
+	}
+	edge_close(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -88,6 +174,8 @@ int main(void)
 		cmocka_unit_test(list_freed_before_use),
 		cmocka_unit_test(pd_with_a_live_region),
 		cmocka_unit_test(close_with_objects_alive),
+		cmocka_unit_test(queues_for_nothing),
+		cmocka_unit_test(queue_pairs_of_one_direction),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -224,6 +224,10 @@ static void test_srq_limits(void **state)
 	errno = 0;
 	assert_null(vb_srq_create(x.pd, VB_MAX_SRQ_WR + 1, 1, 0, NULL));
 	assert_int_equal(errno, EINVAL);
+	errno = 0;
+	assert_null(vb_srq_create(x.pd, 0, 1, 0, NULL));
+	assert_int_equal(errno, EINVAL);
+	assert_int_equal(vb_srq_room(0, 1), 0);
 	assert_null(vb_srq_create(x.pd, 1, VB_MAX_SRQ_SGE + 1, 0, NULL));
 	assert_null(vb_srq_create(x.pd, 4, 1, 5, NULL));
 	srq = vb_srq_create(x.pd, VB_MAX_SRQ_WR, VB_MAX_SRQ_SGE, 0, NULL);
