@@ -223,6 +223,9 @@ int ibv_close_device(struct ibv_context *ibv)
 	if (ibv->cmd_fd >= 0)
 		close(ibv->cmd_fd);
 	ibv->cmd_fd = -1;
+	/* Shells that the program still holds keep the memory, not the descriptor. */
+	vb_event_queue_close(&context->async);
+	ibv->async_fd = -1;
 	put(context);
 	return 0;
 }

@@ -21,9 +21,18 @@ int vb_event_queue_init(struct vb_event_queue *queue)
 	return 0;
 }
 
+void vb_event_queue_close(struct vb_event_queue *queue)
+{
+	pthread_mutex_lock(&queue->lock);
+	if (queue->fd >= 0)
+		close(queue->fd);
+	queue->fd = -1;
+	pthread_mutex_unlock(&queue->lock);
+}
+
 void vb_event_queue_finish(struct vb_event_queue *queue)
 {
-	close(queue->fd);
+	vb_event_queue_close(queue);
 	pthread_mutex_destroy(&queue->lock);
 }
 

@@ -46,6 +46,9 @@ struct vb_async_source {
 
 /* vb_event_queue_init - 0 or -errno. */
 int vb_event_queue_init(struct vb_event_queue *queue);
+/* vb_event_queue_close - the descriptor goes, nobody takes any more; sources may still be raised
+ * and forgotten. */
+void vb_event_queue_close(struct vb_event_queue *queue);
 void vb_event_queue_finish(struct vb_event_queue *queue);
 
 void vb_event_source_init(struct vb_event_source *source);

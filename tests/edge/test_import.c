@@ -5,6 +5,7 @@
  */
 #include "edge.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -138,6 +139,48 @@ static void closed_first_it_stays_the_twins(void **state)
 	edge_close(&pair);
 }
 
+static unsigned int descriptors(void)
+{
+	DIR *open = opendir("/proc/self/fd");
+	unsigned int n = 0;
+
+	assert_non_null(open);
+	while (readdir(open))
+		n++;
+	closedir(open);
+	return n;
+}
+
+/* A context takes its descriptors with it, whatever the program still holds of it. */
+static void closed_with_shells_alive(void **state)
+{
+	struct edge_pair pair;
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	unsigned int before;
+
+	edge_open(&pair, &(struct edge_options){0});
+	for (int imported = 0; imported < 2; imported++) {
+		before = descriptors();
+		context =
+			imported ? import(pair.b.context) : ibv_open_device(pair.b.context->device);
+		assert_non_null(context);
+		pd = imported ? ibv_import_pd(context, pair.b.pd->handle) : ibv_alloc_pd(context);
+		assert_non_null(pd);
+		mr = imported ? ibv_import_mr(pd, pair.b.mr->handle)
+			      : ibv_reg_mr(pd, pair.b.buffer, 64, EDGE_ALL_ACCESS);
+		assert_non_null(mr);
+		assert_int_equal(ibv_close_device(context), 0);
+		assert_int_equal(descriptors(), before);
+		ibv_unimport_mr(mr);
+		ibv_unimport_pd(pd);
+		assert_int_equal(descriptors(), before);
+	}
+	write_across(&pair, IBV_WC_SUCCESS);
+	edge_close(&pair);
+}
+
 static void device_memory_with_two_owners(void **state)
 {
 	struct twin t;
@@ -267,6 +310,7 @@ int main(void)
 		cmocka_unit_test(used_by_the_twin),
 		cmocka_unit_test(deregistered_by_the_twin),
 		cmocka_unit_test(closed_first_it_stays_the_twins),
+		cmocka_unit_test(closed_with_shells_alive),
 		cmocka_unit_test(device_memory_with_two_owners),
 		cmocka_unit_test(a_strange_context_finds_nothing),
 		cmocka_unit_test(wrong_descriptors),
