@@ -377,6 +377,48 @@ static void interchangeable_with_its_pd(void **state)
 	edge_close(&pair);
 }
 
+/* Whatever has rings keeps the parent domain that they are made with. What is the PD's alone does
+ * not, as with the adapters that know parent domains: it lives on, and keeps the PD. */
+static void what_keeps_the_parent(void **state)
+{
+	struct edge_pair pair;
+	struct ibv_pd *pd, *parent;
+	struct ibv_mr *mr;
+	struct ibv_mw *mw;
+	struct ibv_ah *ah;
+	struct ibv_ah_attr to = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = 1}};
+	struct loop loop;
+
+	edge_open(&pair, &(struct edge_options){0});
+	to.grh.dgid = pair.b.gid;
+	pd = ibv_alloc_pd(pair.a.context);
+	parent = make_parent(pd, NULL, NULL);
+	make_loop(&pair, parent, true, &loop);
+	assert_int_equal(ibv_dealloc_pd(parent), EBUSY);
+	assert_int_equal(ibv_destroy_qp(loop.qp), 0);
+	assert_int_equal(ibv_dealloc_pd(parent), EBUSY);
+	assert_int_equal(ibv_destroy_srq(loop.srq), 0);
+	assert_int_equal(ibv_dealloc_pd(parent), EBUSY);
+	assert_int_equal(ibv_destroy_cq(loop.cq), 0);
+
+	mr = ibv_reg_mr(parent, pair.a.buffer, 64, EDGE_ALL_ACCESS | IBV_ACCESS_MW_BIND);
+	mw = ibv_alloc_mw(parent, IBV_MW_TYPE_1);
+	ah = ibv_create_ah(parent, &to);
+	assert_true(mr && mw && ah);
+	assert_int_equal(ibv_dealloc_pd(parent), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), EBUSY);
+	assert_int_equal(
+		ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE),
+		0);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), EBUSY);
+	assert_int_equal(ibv_dealloc_mw(mw), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), EBUSY);
+	assert_int_equal(ibv_destroy_ah(ah), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+	edge_close(&pair);
+}
+
 struct worker {
 	struct edge_pair *pair;
 	struct loop loop;
@@ -487,6 +529,7 @@ int main(void)
 		cmocka_unit_test(left_to_the_library),
 		cmocka_unit_test(refusals_leave_nothing),
 		cmocka_unit_test(who_keeps_whom),
+		cmocka_unit_test(what_keeps_the_parent),
 		cmocka_unit_test(interchangeable_with_its_pd),
 		cmocka_unit_test(threads_each_with_a_domain),
 		cmocka_unit_test(closed_with_everything_alive),
