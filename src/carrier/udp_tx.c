@@ -9,6 +9,7 @@
  * the packet is taken: its identification is then known, the packet's place in its train.
  *
  * When a socket has no room, what is left of the batch is copied, and tx refuses until it is gone.
+ * Payload that is passing is copied at once, to where the copy of its train would have it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -116,24 +117,40 @@ static void append_copied(struct vb_udp_train *t, const struct vb_tx *tx, uint32
 	add_own(t, packet_bytes);
 }
 
+/* append_in_place - keep: where what is passing is copied to; NULL: nothing is. */
 static void append_in_place(struct vb_udp_train *t, const struct vb_tx *tx, uint32_t header_bytes,
-			    uint32_t packet_bytes)
+			    uint32_t packet_bytes, uint8_t *keep)
 {
 	uint8_t *at = t->own + t->own_bytes;
 	uint32_t icrc = vb_icrc_begin_bth(&t->ip, packet_bytes, at, header_bytes);
 
 	add_own(t, header_bytes);
 	for (int i = 0; i < tx->payload_parts; i++) {
-		if (tx->payload[i].iov_len == 0)
+		struct iovec part = tx->payload[i];
+
+		if (part.iov_len == 0)
 			continue;
-		icrc = vb_icrc_add(icrc, tx->payload[i].iov_base, tx->payload[i].iov_len);
-		t->iov[t->parts++] = tx->payload[i];
+		if (keep) {
+			part.iov_base = memcpy(keep, part.iov_base, part.iov_len);
+			keep += part.iov_len;
+		}
+		icrc = vb_icrc_add(icrc, part.iov_base, part.iov_len);
+		t->iov[t->parts++] = part;
 	}
 	at = t->own + t->own_bytes;
 	if (put_pad(at, tx->headers->pad))
 		icrc = vb_icrc_add(icrc, at, tx->headers->pad);
 	vb_icrc_store(at + tx->headers->pad, icrc);
 	add_own(t, tx->headers->pad + VB_ICRC_BYTES);
+}
+
+/* held_memory - the bytes that a train has in the carrier's own memory, at their places in it.
+ * NULL: no memory. */
+static uint8_t *held_memory(struct vb_udp *udp, const struct vb_udp_train *t)
+{
+	if (!udp->held)
+		udp->held = malloc(VB_UDP_TRAINS * VB_UDP_TRAIN_BYTES);
+	return udp->held ? udp->held + (t - udp->train) * VB_UDP_TRAIN_BYTES : NULL;
 }
 
 static int check(const struct vb_udp *udp, const struct vb_path *path, const struct vb_tx *tx)
@@ -159,6 +176,7 @@ int vb_udp_tx(struct vb_carrier *carrier, const struct vb_path *path, const stru
 	uint32_t bytes = header_bytes + tx->payload_bytes + tx->headers->pad + VB_ICRC_BYTES;
 	uint32_t parts = (uint32_t)tx->payload_parts + 2;
 	struct vb_udp_train *t;
+	uint8_t *keep = NULL;
 	int err = check(udp, path, tx);
 
 	if (err < 0)
@@ -174,13 +192,19 @@ int vb_udp_tx(struct vb_carrier *carrier, const struct vb_path *path, const stru
 			return -EAGAIN;
 		t = train_for(udp, path, tx->headers->qpn, bytes, parts);
 	}
+	if (__builtin_expect(tx->passing, 0) && tx->payload_bytes > VB_UDP_COPY) {
+		keep = held_memory(udp, t);
+		if (!keep)
+			return -ENOMEM;
+		keep += t->bytes + header_bytes;
+	}
 	err = vb_headers_encode(tx->headers, t->own + t->own_bytes, VB_HEADERS_MAX);
 	VB_ASSERT(err == (int)header_bytes);
 	t->ip.ip_id = (uint16_t)t->packets;
 	if (tx->payload_bytes <= VB_UDP_COPY)
 		append_copied(t, tx, header_bytes, bytes);
 	else
-		append_in_place(t, tx, header_bytes, bytes);
+		append_in_place(t, tx, header_bytes, bytes, keep);
 	t->packets++;
 	t->bytes += bytes;
 	t->closed = bytes < t->segment_bytes;
@@ -261,21 +285,20 @@ static unsigned int send_some(struct vb_udp *udp, int fd, struct mmsghdr *messag
 }
 
 /* hold - copies what a train still points to. False: no memory, it is lost. */
-static bool hold(struct vb_udp *udp, unsigned int place, struct vb_udp_train *t)
+static bool hold(struct vb_udp *udp, struct vb_udp_train *t)
 {
 	uint8_t *at;
 
 	if (t->held)
 		return true;
-	if (!udp->held)
-		udp->held = malloc(VB_UDP_TRAINS * VB_UDP_TRAIN_BYTES);
-	if (!udp->held) {
+	at = held_memory(udp, t);
+	if (!at) {
 		udp->counters.tx_dropped += t->packets;
 		return false;
 	}
-	at = udp->held + place * VB_UDP_TRAIN_BYTES;
 	for (uint32_t i = 0, offset = 0; i < t->parts; i++) {
-		memcpy(at + offset, t->iov[i].iov_base, t->iov[i].iov_len);
+		if (t->iov[i].iov_base != at + offset) /* what was passing is there */
+			memcpy(at + offset, t->iov[i].iov_base, t->iov[i].iov_len);
 		offset += (uint32_t)t->iov[i].iov_len;
 	}
 	t->iov[0] = (struct iovec){at, t->bytes};
@@ -307,7 +330,7 @@ static void send_batch(struct vb_udp *udp)
 	struct mmsghdr messages[VB_UDP_TRAINS];
 	struct vb_udp_train *trains[VB_UDP_TRAINS];
 	_Alignas(struct cmsghdr) uint8_t control[VB_UDP_TRAINS][CONTROL_BYTES];
-	unsigned int index[VB_UDP_TRAINS], n, sent, visited = 0;
+	unsigned int n, sent, visited = 0;
 	int blocked = -1;
 
 	for (unsigned int first = 0; first < udp->train_count; first++) {
@@ -320,14 +343,13 @@ static void send_batch(struct vb_udp *udp)
 			if (udp->train[i].fd != fd || udp->train[i].packets == 0)
 				continue;
 			visited |= 1u << i;
-			index[n] = i;
 			trains[n] = &udp->train[i];
 			fill_message(&messages[n].msg_hdr, trains[n], control[n]);
 			n++;
 		}
 		sent = send_some(udp, fd, messages, trains, n);
 		for (unsigned int i = 0; i < n; i++) {
-			if (i < sent || !hold(udp, index[i], trains[i]))
+			if (i < sent || !hold(udp, trains[i]))
 				trains[i]->packets = 0;
 		}
 		if (sent < n)

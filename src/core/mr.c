@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/demand.h"
 #include "core/limits.h"
 #include "core/nic.h"
 
@@ -130,14 +131,17 @@ static bool is_valid(const void *addr, uint64_t length, uint64_t iova, uint32_t 
 static struct vb_mr *add(struct vb_pd *pd, const struct vb_mr *given)
 {
 	struct vb_mr *mr = calloc(1, sizeof(*mr));
-	int rc;
+	int rc = 0;
 
 	if (!mr)
 		return NULL;
 	*mr = *given;
 	mr->nic = pd->nic;
 	mr->pd = pd;
-	rc = vb_mr_enter(mr, &pd->nic->mr_count, VB_MAX_MR);
+	if (mr->access & VB_ACCESS_ON_DEMAND)
+		rc = vb_demand_prepare(pd->nic);
+	if (rc == 0)
+		rc = vb_mr_enter(mr, &pd->nic->mr_count, VB_MAX_MR);
 	if (rc) {
 		free(mr);
 		errno = -rc;
@@ -197,6 +201,8 @@ int vb_mr_change(struct vb_mr *mr, const struct vb_mr_change *change)
 {
 	int rc = vb_mr_judge_change(mr, change);
 
+	if (rc == 0 && change->access & VB_ACCESS_ON_DEMAND)
+		rc = vb_demand_prepare(mr->nic);
 	if (rc)
 		return rc;
 	mr->pd->users--;

@@ -10,7 +10,8 @@
  *
  * A region says where its bytes lie: remote address iova + k is local address addr + k. Whether the
  * pages exist is checked by the host at registration; the core trusts addr. A region on demand is
- * not checked then: the surroundings are asked at each packet (vb_nic_ops.present).
+ * not checked then, and never touched: the surroundings are asked whether its memory is there
+ * (vb_nic_ops.present), and copy it (demand.h).
  */
 #ifndef VB_CORE_MR_H
 #define VB_CORE_MR_H
@@ -104,7 +105,8 @@ struct vb_mr_change {
 /* vb_mr_judge_change - 0; -EINVAL: what vb_mr_create would refuse, or a null region; -EBUSY:
  * windows are bound to it. */
 int vb_mr_judge_change(const struct vb_mr *mr, const struct vb_mr_change *change);
-/* vb_mr_change - as above, and does it. The keys stay, as adapters have it and programs expect. */
+/* vb_mr_change - as above, or -ENOMEM, and does it. The keys stay, as adapters have it and programs
+ * expect. */
 int vb_mr_change(struct vb_mr *mr, const struct vb_mr_change *change);
 
 /* vb_mr_find - the region with this lkey; NULL. */

@@ -53,6 +53,7 @@ void vb_nic_destroy(struct vb_nic *nic)
 	free(nic->xrc_srqs);
 	free(nic->rested);
 	free(nic->resting);
+	free(nic->bounce);
 	vb_heap_finish(&nic->timers);
 	free(nic);
 }

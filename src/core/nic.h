@@ -63,6 +63,12 @@ struct vb_event {
 
 enum vb_direction { VB_DIRECT_WRITE, VB_DIRECT_READ };
 
+/* What is done to eight aligned bytes, in one piece. */
+struct vb_atomic {
+	enum { VB_ATOMIC_ADD, VB_ATOMIC_COMPARE_SWAP, VB_ATOMIC_STORE } kind;
+	uint64_t operand, compare;
+};
+
 /* What a NIC asks of its surroundings. */
 struct vb_nic_ops {
 	/* tx - takes one packet. 0; -EAGAIN: no room now, vb_nic_unblock() will be called; another
@@ -95,6 +101,12 @@ struct vb_nic_ops {
 	/* present - of a region on demand: brings in the memory of [at, at + length), to be written
 	 * too if write is set. False: there is none with that right. May be NULL: it is there. */
 	bool (*present)(void *env, const void *at, uint64_t length, bool write);
+	/* copy - between the memory of a region on demand and ours: into the region if write is
+	 * set, and then the last bytes become visible last (vb_place). False: part of it is not
+	 * there, or lacks the right. May be NULL: all is there. */
+	bool (*copy)(void *env, bool write, void *region, void *ours, uint32_t length);
+	/* atomic - on an aligned word of a region on demand. False as above. May be NULL. */
+	bool (*atomic)(void *env, uint64_t *word, const struct vb_atomic *op, uint64_t *before);
 	int (*join)(void *env, const struct in6_addr *group);
 	void (*leave)(void *env, const struct in6_addr *group);
 	/* raw_open, raw_close - the first raw packet queue pair is made, the last one gone. open:
@@ -160,6 +172,7 @@ struct vb_nic {
 
 	uint32_t wq_count, wq_table_count, next_wq_number;
 	struct vb_raw *raw; /* NULL while there is no raw packet queue pair */
+	uint8_t *bounce;    /* demand.h; NULL before the first region on demand */
 
 	struct vb_list groups; /* multicast, mcast.c */
 	uint32_t group_count;

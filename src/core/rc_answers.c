@@ -13,6 +13,7 @@
  */
 #include <errno.h>
 
+#include "core/demand.h"
 #include "core/transport.h"
 #include "core/xrc.h"
 
@@ -31,13 +32,14 @@ void vb_rc_next_reply(struct vb_responder *resp)
 }
 
 static int send_answer(struct vb_qp *qp, struct vb_headers *h, const struct iovec *payload,
-		       uint32_t bytes)
+		       uint32_t bytes, bool passing)
 {
 	const struct vb_tx tx = {
 		.headers = h,
 		.payload = payload,
 		.payload_parts = bytes > 0,
 		.payload_bytes = bytes,
+		.passing = passing,
 	};
 	int r;
 
@@ -63,7 +65,7 @@ static bool send_atomic_result(struct vb_qp *qp, const struct vb_reply *reply)
 		.atomic_ack = reply->result,
 	};
 
-	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
+	return send_answer(qp, &h, NULL, 0, false) != -EAGAIN;
 }
 
 /* send_placement_done - the answer to FLUSH and ATOMIC WRITE. */
@@ -75,7 +77,7 @@ static bool send_placement_done(struct vb_qp *qp, const struct vb_reply *reply)
 		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = reply->msn},
 	};
 
-	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
+	return send_answer(qp, &h, NULL, 0, false) != -EAGAIN;
 }
 
 static enum vb_operation read_operation(bool first, bool last)
@@ -102,11 +104,14 @@ static void fail_read(struct vb_qp *qp, struct vb_reason *reason)
 	vb_qp_fail_recv(qp, VB_WC_WR_FLUSH_ERR, reason, VB_EVENT_QP_ACCESS_ERR);
 }
 
-/* read_from - the memory of the answer's next packet. NULL: reason holds why. */
+/* read_from - the bytes of the answer's next packet; passing as vb_gather_payload. NULL: reason
+ * holds why. */
 static uint8_t *read_from(const struct vb_qp *qp, const struct vb_reply *reply, uint64_t va,
-			  uint32_t bytes, struct vb_reason *reason)
+			  uint32_t bytes, bool *passing, struct vb_reason *reason)
 {
 	const struct vb_pd *pd = qp->pd;
+	struct vb_nic *nic = qp->nic;
+	uint8_t *from;
 
 	if (qp->xrcd) {
 		/* The SRQ that it was asked for by, unless that is gone. */
@@ -119,8 +124,18 @@ static uint8_t *read_from(const struct vb_qp *qp, const struct vb_reply *reply, 
 		}
 		pd = srq->pd;
 	}
-	return vb_mr_remote(qp->nic, pd, qp->qpn, reply->rkey, va, bytes,
-			    VB_ACCESS_REMOTE_READ | VB_WANT_PRESENT, reason);
+	from = vb_mr_remote(nic, pd, qp->qpn, reply->rkey, va, bytes, VB_ACCESS_REMOTE_READ,
+			    reason);
+	if (!from || bytes == 0 || !vb_is_on_demand(nic, reply->rkey))
+		return from;
+	*passing = true;
+	if (vb_demand_read(nic, nic->bounce, from, bytes))
+		return nic->bounce;
+	reason->check = VB_CHECK_RKEY_ABSENT;
+	reason->value[0] = reply->rkey;
+	reason->value[1] = va;
+	reason->value[2] = bytes;
+	return NULL;
 }
 
 /* send_read_response - one packet of the answer. False: it could not go (no room, or the QP
@@ -133,7 +148,8 @@ static bool send_read_response(struct vb_qp *qp, const struct vb_reply *reply)
 	const uint32_t offset = index * qp->mtu;
 	const uint32_t bytes = last ? reply->length - offset : qp->mtu;
 	struct vb_reason reason = {0};
-	uint8_t *from = read_from(qp, reply, reply->va + offset, bytes, &reason);
+	bool passing = false;
+	uint8_t *from = read_from(qp, reply, reply->va + offset, bytes, &passing, &reason);
 	const struct iovec iov = {from, bytes};
 	struct vb_headers h = {
 		.opcode = vb_opcode(vb_qp_transport(qp),
@@ -146,7 +162,7 @@ static bool send_read_response(struct vb_qp *qp, const struct vb_reply *reply)
 		fail_read(qp, &reason);
 		return false;
 	}
-	if (send_answer(qp, &h, &iov, bytes) == -EAGAIN)
+	if (send_answer(qp, &h, &iov, bytes, passing) == -EAGAIN)
 		return false;
 	resp->reply_psn = vb_psn_add(resp->reply_psn, 1);
 	return true;
@@ -160,7 +176,7 @@ static bool send_one_acknowledgement(struct vb_qp *qp, uint8_t syndrome, uint32_
 		.aeth = {.syndrome = syndrome, .msn = qp->resp.msn},
 	};
 
-	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
+	return send_answer(qp, &h, NULL, 0, false) != -EAGAIN;
 }
 
 /* send_acknowledgement - a sequence NAK acknowledges what came before it. Yet between two of them

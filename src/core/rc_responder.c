@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "core/demand.h"
 #include "core/transport.h"
 #include "core/xrc.h"
 
@@ -98,7 +99,7 @@ static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers 
 				uint32_t bytes, struct vb_reason *reason)
 {
 	const struct vb_responder *resp = &qp->resp;
-	const bool first = is_write_first(flags);
+	const bool first = is_write_first(flags), whole = first && !(flags & VB_IS_LAST);
 	const uint32_t left = first ? h->reth.length : resp->write_left;
 	const uint32_t rkey = first ? h->reth.rkey : resp->rkey;
 	const uint64_t va = first ? h->reth.va : resp->va;
@@ -107,9 +108,10 @@ static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers 
 	if (left > VB_MAX_MESSAGE || bytes > left || ((flags & VB_IS_LAST) && bytes != left))
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_LENGTH, bytes, left, qp->mtu);
 	/* The first packet is checked for the whole message, the others for themselves: the region
-	 * may go away in the middle. */
+	 * may go away in the middle. Whether memory on demand is there for a packet, its copy says.
+	 */
 	if (!vb_mr_remote(qp->nic, target_pd(qp), qp->qpn, rkey, va, first ? left : bytes,
-			  VB_ACCESS_REMOTE_WRITE | VB_WANT_PRESENT, reason)) {
+			  VB_ACCESS_REMOTE_WRITE | (whole ? VB_WANT_PRESENT : 0), reason)) {
 		reason->qpn = about.qpn;
 		reason->peer_qpn = about.peer_qpn;
 		reason->peer = about.peer;
@@ -344,11 +346,19 @@ static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint32_t fl
 	return true;
 }
 
-static void apply_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
-			const uint8_t *payload, uint32_t bytes)
+/* absent - the memory of a region on demand was there when the request was judged, and is not any
+ * more. False. */
+static bool absent(struct vb_reason *reason, uint32_t rkey, uint64_t va, uint32_t bytes)
+{
+	refuse(reason, ACCESS_ERROR, VB_CHECK_RKEY_ABSENT, rkey, va, bytes);
+	return false;
+}
+
+/* apply_write - False: a region on demand, and nothing there; so with all that follow. */
+static bool apply_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
+			const uint8_t *payload, uint32_t bytes, struct vb_reason *reason)
 {
 	struct vb_responder *resp = &qp->resp;
-	struct vb_reason reason;
 	uint8_t *to;
 
 	if (flags & VB_IS_FIRST) {
@@ -358,10 +368,10 @@ static void apply_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t f
 		resp->write_left = resp->write_total = h->reth.length;
 	}
 	to = vb_mr_remote(qp->nic, target_pd(qp), qp->qpn, resp->rkey, resp->va, bytes,
-			  VB_ACCESS_REMOTE_WRITE, &reason);
+			  VB_ACCESS_REMOTE_WRITE, reason);
 	VB_ASSERT(to); /* judged a moment ago */
-	if (bytes > 0)
-		vb_place(to, payload, bytes);
+	if (!vb_place_remote(qp->nic, resp->rkey, to, payload, bytes))
+		return absent(reason, resp->rkey, resp->va, bytes);
 	resp->va += bytes;
 	resp->write_left -= bytes;
 	advance(qp, h, 1);
@@ -370,6 +380,7 @@ static void apply_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t f
 		if (flags & VB_HAS_IMM)
 			vb_qp_complete_recv(qp, VB_WC_RECV_RDMA_WITH_IMM, resp->write_total, h);
 	}
+	return true;
 }
 
 static struct vb_reply *add_reply(struct vb_qp *qp, const struct vb_headers *h, uint32_t packets)
@@ -409,36 +420,47 @@ static void apply_read(struct vb_qp *qp, const struct vb_headers *h)
 	reply->length = length;
 }
 
-static void apply_atomic(struct vb_qp *qp, const struct vb_headers *h)
+/* on_word - does it to the word that was judged a moment ago. */
+static bool on_word(struct vb_qp *qp, uint32_t rkey, uint64_t va, uint32_t right,
+		    const struct vb_atomic *op, uint64_t *before, struct vb_reason *reason)
 {
-	struct vb_reason reason;
-	uint64_t *word = (uint64_t *)(void *)vb_mr_remote(
-		qp->nic, target_pd(qp), qp->qpn, h->atomic.rkey, h->atomic.va, ATOMIC_BYTES,
-		VB_ACCESS_REMOTE_ATOMIC, &reason);
-	uint64_t before = h->atomic.compare;
+	uint8_t *word = vb_mr_remote(qp->nic, target_pd(qp), qp->qpn, rkey, va, ATOMIC_BYTES, right,
+				     reason);
 
 	VB_ASSERT(word);
-	if (vb_opcode_operation(h->opcode) == VB_OP_FETCH_ADD)
-		before = __atomic_fetch_add(word, h->atomic.swap_add, __ATOMIC_SEQ_CST);
-	else /* on a mismatch the builtin leaves the word's value in before */
-		__atomic_compare_exchange_n(word, &before, h->atomic.swap_add, false,
-					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	return vb_atomic_at(qp->nic, rkey, word, op, before) ||
+	       absent(reason, rkey, va, ATOMIC_BYTES);
+}
+
+static bool apply_atomic(struct vb_qp *qp, const struct vb_headers *h, struct vb_reason *reason)
+{
+	const bool add = vb_opcode_operation(h->opcode) == VB_OP_FETCH_ADD;
+	const struct vb_atomic op = {
+		.kind = add ? VB_ATOMIC_ADD : VB_ATOMIC_COMPARE_SWAP,
+		.operand = h->atomic.swap_add,
+		.compare = h->atomic.compare,
+	};
+	uint64_t before;
+
+	if (!on_word(qp, h->atomic.rkey, h->atomic.va, VB_ACCESS_REMOTE_ATOMIC, &op, &before,
+		     reason))
+		return false;
 	add_reply(qp, h, 1)->result = before;
+	return true;
 }
 
 /* apply_atomic_write - eight bytes that nobody sees half of (IBTA A19.3). */
-static void apply_atomic_write(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload)
+static bool apply_atomic_write(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
+			       struct vb_reason *reason)
 {
-	struct vb_reason reason;
-	uint64_t *word = (uint64_t *)(void *)vb_mr_remote(qp->nic, target_pd(qp), qp->qpn,
-							  h->reth.rkey, h->reth.va, ATOMIC_BYTES,
-							  VB_ACCESS_REMOTE_WRITE, &reason);
-	uint64_t value;
+	struct vb_atomic op = {.kind = VB_ATOMIC_STORE};
+	uint64_t before;
 
-	VB_ASSERT(word);
-	memcpy(&value, payload, sizeof(value));
-	__atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+	memcpy(&op.operand, payload, sizeof(op.operand));
+	if (!on_word(qp, h->reth.rkey, h->reth.va, VB_ACCESS_REMOTE_WRITE, &op, &before, reason))
+		return false;
 	add_reply(qp, h, 1);
+	return true;
 }
 
 /* apply_flush - what came before was copied by this thread or by its initiator, into memory that
@@ -449,17 +471,18 @@ static void apply_flush(struct vb_qp *qp, const struct vb_headers *h)
 	add_reply(qp, h, 1);
 }
 
-static void apply_answered(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
-			   const uint8_t *payload)
+static bool apply_answered(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
+			   const uint8_t *payload, struct vb_reason *reason)
 {
 	if (flags & VB_HAS_ATOMIC)
-		apply_atomic(qp, h);
-	else if (flags & VB_HAS_FETH)
+		return apply_atomic(qp, h, reason);
+	if (flags & VB_HAS_FETH)
 		apply_flush(qp, h);
 	else if (flags & VB_HAS_PAYLOAD)
-		apply_atomic_write(qp, h, payload);
+		return apply_atomic_write(qp, h, payload, reason);
 	else
 		apply_read(qp, h);
+	return true;
 }
 
 static void apply(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
@@ -472,10 +495,12 @@ static void apply(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *p
 			nak_and_fail(qp, VB_NAK_REMOTE_OPERATIONAL, VB_WC_LOC_PROT_ERR, reason);
 			return;
 		}
-	} else if (flags & VB_IS_WRITE) {
-		apply_write(qp, h, flags, payload, bytes);
-	} else {
-		apply_answered(qp, h, flags, payload);
+	} else if (!(flags & VB_IS_WRITE)) {
+		if (!apply_answered(qp, h, flags, payload, reason))
+			nak_and_fail(qp, VB_NAK_REMOTE_ACCESS, VB_WC_WR_FLUSH_ERR, reason);
+		return;
+	} else if (!apply_write(qp, h, flags, payload, bytes, reason)) {
+		nak_and_fail(qp, VB_NAK_REMOTE_ACCESS, VB_WC_WR_FLUSH_ERR, reason);
 		return;
 	}
 	qp->resp.unacknowledged = true;

@@ -137,6 +137,16 @@ static int local_iovec(const struct vb_qp *qp, const struct vb_send_wqe *w, uint
 			 is_read(w) || is_atomic(w) ? VB_ACCESS_LOCAL_WRITE : 0, out, reason);
 }
 
+/* payload_iovec - the same of what a packet carries, as vb_gather_payload. */
+static int payload_iovec(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t offset,
+			 uint32_t length, struct iovec *out, bool *passing,
+			 struct vb_reason *reason)
+{
+	if (w->flags & VB_SEND_INLINE)
+		return local_iovec(qp, w, offset, length, out, reason);
+	return vb_gather_payload(qp, w->sges, w->num_sge, offset, length, out, passing, reason);
+}
+
 /* fail_locally - the request at sq_next can't be sent: it fails once it is the oldest. */
 static enum outcome fail_locally(struct vb_qp *qp, struct vb_send_wqe *w, enum vb_status status,
 				 const struct vb_reason *reason)
@@ -169,7 +179,7 @@ static bool may_go_direct(const struct vb_qp *qp, const struct vb_send_wqe *w)
 }
 
 /* has_plain_memory - the copy can reach all of the request's own memory: a null region is none, and
- * what is on demand may be missing, which a copy within the process would not survive. */
+ * what is on demand may be gone, which a copy within the process would not survive. */
 static bool has_plain_memory(const struct vb_qp *qp, const struct vb_send_wqe *w)
 {
 	const struct vb_nic *nic = qp->nic;
@@ -454,6 +464,7 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 	struct iovec iov[VB_MAX_SGE];
 	struct vb_reason reason = {0};
 	struct outgoing out;
+	bool passing = false;
 	int parts = 0;
 	int r;
 
@@ -461,7 +472,7 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 	if (vb_qp_is_reliable(qp) ? !window_is_open(qp, w, &out) : !in_turn(qp, path, now_ns))
 		return WAIT;
 	if (out.bytes > 0)
-		parts = local_iovec(qp, w, out.offset, out.bytes, iov, &reason);
+		parts = payload_iovec(qp, w, out.offset, out.bytes, iov, &passing, &reason);
 	if (parts < 0)
 		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
 
@@ -470,6 +481,7 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 		.payload = iov,
 		.payload_parts = parts,
 		.payload_bytes = out.bytes,
+		.passing = passing,
 	};
 	r = nic->ops.tx(nic->env, path, &tx);
 	if (r == -EAGAIN) {

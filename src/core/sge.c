@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "core/demand.h"
 #include "core/transport.h"
 
 /* A part of the range that lies in one SGE. */
@@ -22,8 +23,8 @@ static bool find_piece(const struct vb_qp *qp, const struct vb_pd *pd, const str
 		       struct vb_reason *reason)
 {
 	piece->length = VB_MIN(sge->length - skip, length);
-	piece->at = vb_mr_local(qp->nic, pd, sge->lkey, sge->addr + skip, piece->length,
-				rights | VB_WANT_PRESENT, reason);
+	piece->at = vb_mr_local(qp->nic, pd, sge->lkey, sge->addr + skip, piece->length, rights,
+				reason);
 	if (!piece->at) {
 		reason->qpn = qp->qpn;
 		reason->peer_qpn = qp->attr.dest_qpn;
@@ -49,7 +50,8 @@ int vb_gather(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sg
 			offset -= sges[i].length;
 			continue;
 		}
-		if (!find_piece(qp, send_pd(qp), &sges[i], offset, length, rights, &piece, reason))
+		if (!find_piece(qp, send_pd(qp), &sges[i], offset, length, rights | VB_WANT_PRESENT,
+				&piece, reason))
 			return -1;
 		out[parts++] = (struct iovec){piece.at, piece.length};
 		length -= piece.length;
@@ -59,12 +61,58 @@ int vb_gather(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sg
 	return parts;
 }
 
+/* absent - the memory of a region on demand was not there when it was wanted. False. */
+static bool absent(const struct vb_qp *qp, const struct vb_sge *sge, uint32_t skip, uint32_t length,
+		   struct vb_reason *reason)
+{
+	*reason = vb_qp_reason(qp, VB_CHECK_SGE_ABSENT);
+	reason->value[0] = sge->lkey;
+	reason->value[1] = sge->addr + skip;
+	reason->value[2] = length;
+	return false;
+}
+
+int vb_gather_payload(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge,
+		      uint32_t offset, uint32_t length, struct iovec *out, bool *passing,
+		      struct vb_reason *reason)
+{
+	struct vb_nic *nic = qp->nic;
+	struct piece piece;
+	uint32_t bounced = 0;
+	int parts = 0;
+
+	for (uint32_t i = 0; i < num_sge && length > 0; i++) {
+		if (offset >= sges[i].length) {
+			offset -= sges[i].length;
+			continue;
+		}
+		if (!find_piece(qp, send_pd(qp), &sges[i], offset, length, 0, &piece, reason))
+			return -1;
+		if (vb_is_on_demand(nic, sges[i].lkey)) {
+			uint8_t *to = nic->bounce + bounced;
+
+			VB_ASSERT(piece.length <= VB_BOUNCE_BYTES - bounced);
+			if (!vb_demand_read(nic, to, piece.at, piece.length)) {
+				absent(qp, &sges[i], offset, piece.length, reason);
+				return -1;
+			}
+			bounced += piece.length;
+			piece.at = to;
+		}
+		out[parts++] = (struct iovec){piece.at, piece.length};
+		length -= piece.length;
+		offset = 0;
+	}
+	VB_ASSERT(length == 0);
+	*passing = bounced > 0;
+	return parts;
+}
+
 void vb_place(uint8_t *to, const uint8_t *from, uint32_t length)
 {
-	uint32_t head = 0;
+	const uint32_t head = vb_place_head(to, length);
 
-	if (length > 8) {
-		head = (uint32_t)((((uintptr_t)to + length - 1) & ~(uintptr_t)7) - (uintptr_t)to);
+	if (head) {
 		memcpy(to, from, head);
 		__atomic_thread_fence(__ATOMIC_RELEASE);
 	}
@@ -72,6 +120,29 @@ void vb_place(uint8_t *to, const uint8_t *from, uint32_t length)
 		memcpy(to + head, from + head, 8);
 	else
 		memcpy(to + head, from + head, length - head);
+}
+
+bool vb_place_remote(struct vb_nic *nic, uint32_t rkey, uint8_t *to, const uint8_t *from,
+		     uint32_t length)
+{
+	if (length == 0)
+		return true;
+	if (vb_is_on_demand(nic, rkey))
+		return vb_demand_write(nic, to, from, length);
+	vb_place(to, from, length);
+	return true;
+}
+
+/* put - data to where vb_mr_local said. False: a region on demand, and no memory there. */
+static bool put(struct vb_nic *nic, uint32_t lkey, uint8_t *at, const uint8_t *data,
+		uint32_t length)
+{
+	if (vb_mr_is_null(at))
+		return true;
+	if (vb_is_on_demand(nic, lkey))
+		return vb_demand_write(nic, at, data, length);
+	memcpy(at, data, length);
+	return true;
 }
 
 /* scatter - keys are those of one PD: the SRQ's for its receive requests, else the QP's. */
@@ -89,8 +160,8 @@ static bool scatter(const struct vb_qp *qp, const struct vb_pd *pd, const struct
 		if (!find_piece(qp, pd, &sges[i], offset, length, VB_ACCESS_LOCAL_WRITE, &piece,
 				reason))
 			return false;
-		if (!vb_mr_is_null(piece.at))
-			memcpy(piece.at, data, piece.length);
+		if (!put(qp->nic, sges[i].lkey, piece.at, data, piece.length))
+			return absent(qp, &sges[i], offset, piece.length, reason);
 		data += piece.length;
 		length -= piece.length;
 		offset = 0;
@@ -136,7 +207,13 @@ bool vb_scatter_to(struct vb_nic *nic, const struct vb_pd *pd, const struct vb_r
 			reason->qpn = qpn;
 			return false;
 		}
-		memcpy(at, data, piece);
+		if (!put(nic, sge->lkey, at, data, piece)) {
+			reason->check = VB_CHECK_SGE_ABSENT;
+			reason->value[0] = sge->lkey;
+			reason->value[1] = sge->addr + offset;
+			reason->value[2] = piece;
+			return false;
+		}
 		data += piece;
 		length -= piece;
 		offset = 0;

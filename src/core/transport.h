@@ -121,8 +121,14 @@ void vb_ud_on_packet(struct vb_qp *qp, const struct vb_headers *h, const uint8_t
 		     uint32_t bytes, const struct vb_rx *rx);
 
 /* --- sge.c: gather and scatter ----------------------------------------------------------- */
-/* vb_gather - the iovec of message bytes [offset, offset + length). Returns the parts, or -1 with
- * the failed check in reason. rights: 0 to read them, VB_ACCESS_LOCAL_WRITE to write. */
+/* vb_gather_payload - the iovec of message bytes [offset, offset + length) to send. Returns the
+ * parts, or -1 with the failed check in reason. passing: some are in nic->bounce, and good until
+ * the next call only. */
+int vb_gather_payload(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge,
+		      uint32_t offset, uint32_t length, struct iovec *out, bool *passing,
+		      struct vb_reason *reason);
+/* vb_gather - the same of where the bytes lie, for who does not touch them: those of a region on
+ * demand may be gone. rights: 0 to read them, VB_ACCESS_LOCAL_WRITE to write. */
 int vb_gather(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge, uint32_t offset,
 	      uint32_t length, uint32_t rights, struct iovec *out, struct vb_reason *reason);
 /* vb_scatter - writes data at message offset of a send request's SGEs. False: reason holds why. */
@@ -134,6 +140,17 @@ bool vb_scatter_recv(const struct vb_qp *qp, uint32_t offset, const uint8_t *dat
 /* vb_scatter_to - the same into any receive request, whose keys are pd's. */
 bool vb_scatter_to(struct vb_nic *nic, const struct vb_pd *pd, const struct vb_recv_wqe *recv,
 		   uint32_t offset, const uint8_t *data, uint32_t length, struct vb_reason *reason);
+/* vb_place_head - how many of the bytes are to be there before the rest. */
+static inline uint32_t vb_place_head(const uint8_t *to, uint32_t length)
+{
+	const uintptr_t at = (uintptr_t)to;
+
+	return length > 8 ? (uint32_t)(((at + length - 1) & ~(uintptr_t)7) - at) : 0;
+}
+/* vb_place_remote - vb_place at an address that rkey was found good for. False: a region on demand,
+ * and no memory there. */
+bool vb_place_remote(struct vb_nic *nic, uint32_t rkey, uint8_t *to, const uint8_t *from,
+		     uint32_t length);
 /* vb_place - copies so that the last bytes become visible last: programs poll on them. */
 void vb_place(uint8_t *to, const uint8_t *from, uint32_t length);
 

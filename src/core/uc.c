@@ -96,8 +96,8 @@ static void on_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t flag
 		resp->write_left = resp->write_total = h->reth.length;
 	}
 	to = vb_mr_remote(qp->nic, qp->pd, qp->qpn, resp->rkey, resp->va,
-			  flags & VB_IS_FIRST ? resp->write_left : bytes,
-			  VB_ACCESS_REMOTE_WRITE | VB_WANT_PRESENT, &reason);
+			  flags & VB_IS_FIRST ? resp->write_left : bytes, VB_ACCESS_REMOTE_WRITE,
+			  &reason);
 	/* IBTA 9.8.2.2.2: a WRITE that may not be done is dropped in silence. */
 	if (!(qp->attr.access_flags & VB_ACCESS_REMOTE_WRITE) || !to || bytes > resp->write_left ||
 	    ((flags & VB_IS_LAST) && bytes != resp->write_left)) {
@@ -107,8 +107,11 @@ static void on_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t flag
 	}
 	if ((flags & VB_HAS_IMM) && !hold_recv(qp))
 		return;
-	if (bytes > 0)
-		vb_place(to, payload, bytes);
+	if (!vb_place_remote(qp->nic, resp->rkey, to, payload, bytes)) {
+		qp->nic->counters.rx_malformed++;
+		skip_message(qp);
+		return;
+	}
 	resp->va += bytes;
 	resp->write_left -= bytes;
 	if (flags & VB_IS_LAST) {

@@ -186,6 +186,17 @@ static bool present(void *env, const void *at, uint64_t length, bool write)
 	return vb_memory_bring_in(at, length, write) == 0;
 }
 
+static bool copy(void *env, bool write, void *region, void *ours, uint32_t length)
+{
+	return (write ? vb_memory_write(region, ours, length)
+		      : vb_memory_read(ours, region, length)) == 0;
+}
+
+static bool atomic(void *env, uint64_t *word, const struct vb_atomic *op, uint64_t *before)
+{
+	return vb_memory_atomic(word, op, before) == 0;
+}
+
 static bool is_for_gsi(const struct vb_rx *rx)
 {
 	return rx->size >= VB_BTH_BYTES && (rx->data[5] | rx->data[6]) == 0 &&
@@ -299,6 +310,8 @@ const struct vb_nic_ops vb_engine_nic_ops = {
 	.show_window = show_window,
 	.hide_window = hide_window,
 	.present = present,
+	.copy = copy,
+	.atomic = atomic,
 	.join = join,
 	.leave = leave,
 	.raw_open = vb_engine_raw_open,

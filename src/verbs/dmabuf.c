@@ -10,11 +10,18 @@
  *      mapping         |    | the region                 |  |     from a whole page, or huge page,
  *                                                                 to a whole one
  *
+ * A file may be cut while it is registered, and to touch what was cut off ends a process. Such a
+ * region is treated as one on demand: what is gone is an error of the request. That has its price
+ * in system calls; a file that cannot be cut, a memfd sealed with F_SEAL_SHRINK, does not pay it,
+ * nor do dma-bufs and devices.
+ *
  * What the kernel refuses is refused alike: rights that a dma-buf cannot have, an offset and an
  * iova that lie differently in their pages, a descriptor that is no such thing, a range behind its
  * end (EINVAL), none at all (EBADF).
  */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -67,6 +74,15 @@ static int measure(int fd, uint64_t end, uint64_t *unit)
 	}
 }
 
+static bool can_be_cut(int fd)
+{
+	const int seals = fcntl(fd, F_GET_SEALS);
+	struct stat status;
+
+	return !(seals >= 0 && seals & F_SEAL_SHRINK) && fstat(fd, &status) == 0 &&
+	       S_ISREG(status.st_mode);
+}
+
 /* 0 or the errno. */
 static int map(int fd, uint64_t offset, size_t length, unsigned int access,
 	       struct vb_mr_backing *backing)
@@ -108,7 +124,8 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 		return NULL;
 	}
 	mr = vb_face_mr_create(pd, (uint8_t *)backing->mapping + backing->offset, length, iova,
-			       (unsigned int)access, backing);
+			       (unsigned int)access | (can_be_cut(fd) ? IBV_ACCESS_ON_DEMAND : 0),
+			       backing);
 	if (!mr) {
 		int error = errno;
 

@@ -41,6 +41,7 @@ struct vb_tx {
 	const struct iovec *payload;
 	int payload_parts;
 	uint32_t payload_bytes;
+	bool passing; /* the payload is good until tx returns; otherwise until the next flush */
 };
 
 /* A packet that arrived, its ICRC (where the carrier has one) already checked. */

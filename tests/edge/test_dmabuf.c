@@ -91,6 +91,75 @@ static void as_source_and_target(void **state)
 	edge_close(&pair);
 }
 
+/* What was cut off is an error of whoever reaches for it, and nobody's process ends; what is left,
+ * and what comes back, is used. A sealed file cannot be cut at all. */
+static void a_file_that_is_cut(void **state)
+{
+	struct edge_pair pair;
+	struct ibv_mr *mr;
+	uint64_t local;
+	int fd = make();
+
+	edge_open(&pair, &(struct edge_options){0});
+	mr = ibv_reg_dmabuf_mr(pair.b.pd, 0, PAGES * PAGE, 0, fd, EDGE_ALL_ACCESS);
+	assert_non_null(mr);
+	local = (uintptr_t)pair.a.buffer;
+	post(&pair, IBV_WR_RDMA_WRITE, local, pair.a.mr->lkey, 0, mr->rkey, PAGES * PAGE);
+	edge_expect(pair.a.cq, 5, IBV_WC_SUCCESS);
+	assert_int_equal(ftruncate(fd, 2 * PAGE), 0);
+	post(&pair, IBV_WR_RDMA_WRITE, local, pair.a.mr->lkey, 0, mr->rkey, PAGES * PAGE);
+	edge_expect(pair.a.cq, 5, IBV_WC_REM_ACCESS_ERR);
+	edge_reconnect(&pair);
+	post(&pair, IBV_WR_RDMA_READ, local, pair.a.mr->lkey, PAGE, mr->rkey, 2 * PAGE);
+	edge_expect(pair.a.cq, 5, IBV_WC_REM_ACCESS_ERR);
+	edge_reconnect(&pair);
+	post(&pair, IBV_WR_RDMA_WRITE, local, pair.a.mr->lkey, 0, mr->rkey, 2 * PAGE);
+	edge_expect(pair.a.cq, 5, IBV_WC_SUCCESS);
+	assert_int_equal(ftruncate(fd, PAGES * PAGE), 0);
+	post(&pair, IBV_WR_RDMA_WRITE, local, pair.a.mr->lkey, 0, mr->rkey, PAGES * PAGE);
+	edge_expect(pair.a.cq, 5, IBV_WC_SUCCESS);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+
+	/* as the source of its own requests */
+	mr = ibv_reg_dmabuf_mr(pair.a.pd, 0, PAGES * PAGE, 0, fd, EDGE_ALL_ACCESS);
+	assert_non_null(mr);
+	assert_int_equal(ftruncate(fd, 0), 0);
+	for (int read = 0; read < 2; read++) {
+		post(&pair, read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 0, mr->lkey,
+		     (uintptr_t)pair.b.buffer, pair.b.mr->rkey, PAGE);
+		edge_expect(pair.a.cq, 5, IBV_WC_LOC_PROT_ERR);
+		edge_reconnect(&pair);
+	}
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	close(fd);
+	edge_close(&pair);
+}
+
+static void a_file_that_cannot_be_cut(void **state)
+{
+	struct edge_pair pair;
+	struct ibv_mr *mr;
+	int fd = memfd_create("dmabuf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	uint8_t *seen;
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, PAGES * PAGE), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	seen = look(fd);
+	edge_open(&pair, &(struct edge_options){0});
+	mr = ibv_reg_dmabuf_mr(pair.b.pd, 0, PAGES * PAGE, 0, fd, EDGE_ALL_ACCESS);
+	assert_non_null(mr);
+	memset(pair.a.buffer, 0x47, PAGES * PAGE);
+	post(&pair, IBV_WR_RDMA_WRITE, (uintptr_t)pair.a.buffer, pair.a.mr->lkey, 0, mr->rkey,
+	     PAGES * PAGE);
+	edge_expect(pair.a.cq, 5, IBV_WC_SUCCESS);
+	assert_memory_equal(seen, pair.a.buffer, PAGES * PAGE);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	munmap(seen, PAGES * PAGE);
+	close(fd);
+	edge_close(&pair);
+}
+
 static void read_only(void **state)
 {
 	struct edge_pair pair;
@@ -195,6 +264,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(as_source_and_target),
+		cmocka_unit_test(a_file_that_is_cut),
+		cmocka_unit_test(a_file_that_cannot_be_cut),
 		cmocka_unit_test(read_only),
 		cmocka_unit_test(refused),
 		cmocka_unit_test(nothing_is_left),

@@ -6,10 +6,14 @@
 #define _GNU_SOURCE
 #include "edge.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define PAGES 8u
+#define ROUNDS 300
 #define ACCESS (EDGE_ALL_ACCESS | IBV_ACCESS_ON_DEMAND)
 
 static const struct edge_options usual = {.mtu = IBV_MTU_4096};
@@ -251,6 +255,189 @@ static void a_window_into_it(void **state)
 	tear_down(&x);
 }
 
+/* --- while a thread takes it away and gives it back -------------------------------------- */
+
+enum taking { UNMAPPED, PROTECTED, CUT };
+#define TAKINGS (CUT + 1)
+
+struct churn {
+	struct bench x;
+	enum taking taking;
+	int fd; /* the file, of CUT */
+	atomic_bool stop;
+	pthread_t thread;
+	unsigned int went, came; /* requests that failed, and that did not */
+};
+
+static void map_all(struct churn *c, int rights)
+{
+	assert_true(mmap(c->x.area, PAGES * c->x.page, rights,
+			 MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+}
+
+static void *take_and_give(void *argument)
+{
+	struct churn *c = argument;
+	const size_t bytes = PAGES * c->x.page;
+
+	while (!atomic_load(&c->stop)) {
+		switch (c->taking) {
+		case UNMAPPED: /* by a hole that nothing else is mapped into */
+			map_all(c, PROT_NONE);
+			map_all(c, PROT_READ | PROT_WRITE);
+			break;
+		case PROTECTED:
+			assert_int_equal(mprotect(c->x.area, bytes, PROT_NONE), 0);
+			assert_int_equal(mprotect(c->x.area, bytes, PROT_READ | PROT_WRITE), 0);
+			break;
+		case CUT:
+			assert_int_equal(ftruncate(c->fd, 0), 0);
+			assert_int_equal(ftruncate(c->fd, (off_t)bytes), 0);
+			break;
+		}
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void start_churn(struct churn *c, enum taking taking)
+{
+	memset(c, 0, sizeof(*c));
+	set_up(&c->x);
+	c->taking = taking;
+	c->fd = memfd_create("cut", MFD_CLOEXEC);
+	assert_true(c->fd >= 0);
+	if (taking == CUT) {
+		assert_int_equal(ftruncate(c->fd, (off_t)(PAGES * c->x.page)), 0);
+		assert_true(mmap(c->x.area, PAGES * c->x.page, PROT_READ | PROT_WRITE,
+				 MAP_FIXED | MAP_SHARED, c->fd, 0) != MAP_FAILED);
+	}
+	assert_int_equal(pthread_create(&c->thread, NULL, take_and_give, c), 0);
+}
+
+static void end_churn(struct churn *c)
+{
+	atomic_store(&c->stop, true);
+	pthread_join(c->thread, NULL);
+	edge_reconnect(&c->x.pair);
+	reach(&c->x, IBV_WR_RDMA_WRITE, 0, 100, IBV_WC_SUCCESS);
+	assert_int_equal(c->went + c->came, ROUNDS);
+	close(c->fd);
+	tear_down(&c->x);
+}
+
+/* One request of poster's, whose completion is a success or this failure. */
+static bool may_fail(struct churn *c, struct edge_end *poster, struct ibv_send_wr *wr,
+		     enum ibv_wc_status failure)
+{
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc;
+
+	wr->wr_id = 6;
+	wr->num_sge = 1;
+	wr->send_flags = IBV_SEND_SIGNALED;
+	assert_int_equal(ibv_post_send(poster->qp, wr, &bad), 0);
+	wc = edge_wait(poster->cq);
+	assert_int_equal(wc.wr_id, 6);
+	if (wc.status != IBV_WC_SUCCESS)
+		assert_int_equal(wc.status, failure);
+	return wc.status == IBV_WC_SUCCESS;
+}
+
+static void count(struct churn *c, bool good)
+{
+	c->came += good;
+	c->went += !good;
+	if (!good)
+		edge_reconnect(&c->x.pair);
+}
+
+static void as_a_peers_target(void **state)
+{
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						     IBV_WR_ATOMIC_FETCH_AND_ADD,
+						     IBV_WR_ATOMIC_CMP_AND_SWP};
+
+	for (enum taking taking = 0; taking < TAKINGS; taking++) {
+		struct churn c;
+
+		start_churn(&c, taking);
+		for (int i = 0; i < ROUNDS; i++) {
+			struct edge_end *a = &c.x.pair.a;
+			const bool atomic = i % 4 > 1;
+			struct ibv_sge sge = {(uintptr_t)a->buffer,
+					      atomic ? 8 : (uint32_t)(PAGES * c.x.page),
+					      a->mr->lkey};
+			struct ibv_send_wr wr = {.opcode = opcodes[i % 4], .sg_list = &sge};
+
+			if (atomic) {
+				wr.wr.atomic.remote_addr = (uintptr_t)c.x.area + 64;
+				wr.wr.atomic.rkey = c.x.mr->rkey;
+			} else {
+				wr.wr.rdma.remote_addr = (uintptr_t)c.x.area;
+				wr.wr.rdma.rkey = c.x.mr->rkey;
+			}
+			count(&c, may_fail(&c, a, &wr, IBV_WC_REM_ACCESS_ERR));
+		}
+		end_churn(&c);
+	}
+}
+
+static void as_what_is_sent_and_read_into(void **state)
+{
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+						     IBV_WR_SEND};
+
+	for (enum taking taking = 0; taking < TAKINGS; taking++) {
+		struct churn c;
+
+		start_churn(&c, taking);
+		for (int i = 0; i < ROUNDS; i++) {
+			struct edge_end *a = &c.x.pair.a, *b = &c.x.pair.b;
+			struct ibv_sge sge = {(uintptr_t)c.x.area, (uint32_t)(PAGES * c.x.page),
+					      c.x.mr->lkey};
+			struct ibv_send_wr wr = {.opcode = opcodes[i % 3],
+						 .sg_list = &sge,
+						 .wr.rdma = {(uintptr_t)a->buffer, a->mr->rkey}};
+			bool good;
+
+			if (wr.opcode == IBV_WR_SEND)
+				edge_post_recv(a, 4, 0, EDGE_BUFFER);
+			good = may_fail(&c, b, &wr, IBV_WC_LOC_PROT_ERR);
+			if (wr.opcode == IBV_WR_SEND && good)
+				edge_expect(a->cq, 4, IBV_WC_SUCCESS);
+			count(&c, good);
+		}
+		end_churn(&c);
+	}
+}
+
+static void as_what_is_received_into(void **state)
+{
+	for (enum taking taking = 0; taking < TAKINGS; taking++) {
+		struct churn c;
+
+		start_churn(&c, taking);
+		for (int i = 0; i < ROUNDS; i++) {
+			struct edge_end *a = &c.x.pair.a, *b = &c.x.pair.b;
+			struct ibv_sge from = {(uintptr_t)a->buffer, (uint32_t)(PAGES * c.x.page),
+					       a->mr->lkey},
+				       to = {(uintptr_t)c.x.area, from.length, c.x.mr->lkey};
+			struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .sg_list = &from};
+			struct ibv_recv_wr *bad, recv = {.wr_id = 7, .sg_list = &to, .num_sge = 1};
+			bool good;
+
+			assert_int_equal(ibv_post_recv(b->qp, &recv, &bad), 0);
+			good = may_fail(&c, a, &wr, IBV_WC_REM_OP_ERR);
+			edge_expect(b->cq, 7, good ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR);
+			count(&c, good);
+		}
+		end_churn(&c);
+	}
+}
+
+/* -------------------------------------------------------------------------------------------- */
+
 static int advise(struct bench *x, enum ibv_advise_mr_advice advice, uint32_t flags,
 		  struct ibv_sge sge)
 {
@@ -344,6 +531,9 @@ int main(void)
 		cmocka_unit_test(registered_before_it_exists),
 		cmocka_unit_test(the_whole_address_space),
 		cmocka_unit_test(a_window_into_it),
+		cmocka_unit_test(as_a_peers_target),
+		cmocka_unit_test(as_what_is_sent_and_read_into),
+		cmocka_unit_test(as_what_is_received_into),
 		cmocka_unit_test(advice),
 		cmocka_unit_test(what_the_device_says),
 	};

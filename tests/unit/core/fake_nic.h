@@ -28,6 +28,7 @@ struct fake {
 	struct vb_headers tx_headers; /* of the last packet */
 	uint8_t tx_payload[FAKE_PAYLOAD];
 	uint32_t tx_bytes;
+	bool tx_passing;
 	/* how it answers */
 	int resolve_result;
 	uint32_t segment_max;
@@ -43,6 +44,7 @@ static inline int fake_tx(void *env, const struct vb_path *path, const struct vb
 
 	f->tx_count++;
 	f->tx_headers = *tx->headers;
+	f->tx_passing = tx->passing;
 	f->tx_bytes = 0;
 	for (int i = 0; i < tx->payload_parts; i++) {
 		assert_true(f->tx_bytes + tx->payload[i].iov_len <= FAKE_PAYLOAD);

@@ -9,10 +9,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <signal.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/nic.h"
 #include "host/memory.h"
 
 static size_t page;
@@ -179,13 +183,95 @@ static void brought_in(void **state)
 	munmap(base, 4 * page);
 }
 
+/* Both ways, which must agree, and what the library itself uses. */
+static void copies(void **state)
+{
+	int (*const ways[])(bool, void *, void *, uint32_t) = {vb_memory_copy_by_vm,
+							       vb_memory_copy_by_pipe};
+	uint8_t *base = layout(), *ours = malloc(6 * page);
+
+	for (int i = 0; i < 2; i++) {
+		memset(ours, 0x31 + i, 6 * page);
+		assert_int_equal(ways[i](true, base + 1, ours, 2 * page - 1), 0);
+		assert_int_equal(base[0], i ? 0x31 : 0);
+		assert_int_equal(base[1], 0x31 + i);
+		assert_int_equal(base[2 * page - 1], 0x31 + i);
+		assert_int_equal(ways[i](true, base, ours, 2 * page), 0);
+		memset(ours, 0, 6 * page);
+		assert_int_equal(ways[i](false, base, ours, 3 * page), 0);
+		assert_int_equal(ours[2 * page - 1], 0x31 + i);
+		assert_int_equal(ours[2 * page], 0);
+		/* what may not be written, what is not there, both in part */
+		assert_int_equal(ways[i](true, base + 2 * page, ours, 8), -EFAULT);
+		assert_int_equal(ways[i](true, base + 2 * page - 8, ours, 16), -EFAULT);
+		assert_int_equal(ways[i](true, base, ours, 3 * page), -EFAULT);
+		assert_int_equal(ways[i](false, base + 3 * page, ours, 1), -EFAULT);
+		assert_int_equal(ways[i](false, base + 4 * page, ours, 1), -EFAULT);
+		assert_int_equal(ways[i](false, base, ours, 6 * page), -EFAULT);
+		assert_int_equal(ways[i](true, NULL, ours, 8), -EFAULT);
+		assert_int_equal(ways[i](true, NULL, ours, 0), 0);
+	}
+	assert_int_equal(vb_memory_write(base, "verbena", 8), 0);
+	assert_int_equal(vb_memory_read(ours, base, 8), 0);
+	assert_string_equal((char *)ours, "verbena");
+	assert_int_equal(vb_memory_write(base + 2 * page, ours, 8), -EFAULT);
+	assert_int_equal(vb_memory_read(ours, base + 3 * page, 8), -EFAULT);
+	munmap(base, 6 * page);
+	free(ours);
+}
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int number)
+{
+	signals++;
+}
+
+/* An atomic that fails is nothing that the program hears of: no signal, no child. */
+static void atomics(void **state)
+{
+	const struct vb_atomic add = {VB_ATOMIC_ADD, 5, 0}, swap = {VB_ATOMIC_COMPARE_SWAP, 77, 15},
+			       store = {VB_ATOMIC_STORE, 99, 0};
+	uint8_t *base = layout();
+	uint64_t *word = (uint64_t *)(void *)(base + 64), before = 0;
+
+	signals = 0;
+	signal(SIGSEGV, count_signal);
+	signal(SIGBUS, count_signal);
+	signal(SIGCHLD, count_signal);
+	*word = 10;
+	assert_int_equal(vb_memory_atomic(word, &add, &before), 0);
+	assert_int_equal(before, 10);
+	assert_int_equal(vb_memory_atomic(word, &swap, &before), 0);
+	assert_int_equal(before, 15);
+	assert_int_equal(*word, 77);
+	assert_int_equal(vb_memory_atomic(word, &swap, &before), 0);
+	assert_int_equal(before, 77);
+	assert_int_equal(*word, 77);
+	assert_int_equal(vb_memory_atomic(word, &store, &before), 0);
+	assert_int_equal(*word, 99);
+
+	word = (uint64_t *)(void *)(base + 2 * page);
+	assert_int_equal(vb_memory_atomic(word, &add, &before), -EFAULT);
+	assert_int_equal(vb_memory_atomic(word + page / 8, &add, &before), -EFAULT);
+	assert_int_equal(vb_memory_atomic(NULL, &add, &before), -EFAULT);
+	assert_int_equal(*word, 0);
+	assert_int_equal(signals, 0);
+	assert_true(waitpid(-1, NULL, __WALL) < 0 && errno == ECHILD);
+	signal(SIGSEGV, SIG_DFL);
+	signal(SIGBUS, SIG_DFL);
+	signal(SIGCHLD, SIG_DFL);
+	munmap(base, 6 * page);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rights),	cmocka_unit_test(holes),
 		cmocka_unit_test(odd_sizes),	cmocka_unit_test(nothing_and_everything),
 		cmocka_unit_test(usual_memory), cmocka_unit_test(many_mappings),
-		cmocka_unit_test(brought_in),	cmocka_unit_test(locks_nothing),
+		cmocka_unit_test(brought_in),	cmocka_unit_test(copies),
+		cmocka_unit_test(atomics),	cmocka_unit_test(locks_nothing),
 	};
 
 	page = (size_t)sysconf(_SC_PAGESIZE);
