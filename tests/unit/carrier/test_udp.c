@@ -164,6 +164,42 @@ static void payload_is_gathered(void **state)
 }
 
 /* Many pieces fill a train's list of pieces before its bytes. */
+/* What is passing is another's as soon as it is taken: short, long, in pieces, in a train. */
+static void payload_that_passes(void **state)
+{
+	struct host *a = host_open("127.61.1.11"), *b = host_open("127.61.1.12");
+	struct vb_path path = host_path(a, &b->address);
+	static uint8_t bounce[4096];
+	const uint32_t bytes[] = {100, 4096, 1000};
+
+	for (uint32_t i = 0; i < 3; i++) {
+		const struct iovec parts[2] = {{bounce, bytes[i] / 4},
+					       {bounce + bytes[i] / 4, bytes[i] - bytes[i] / 4}};
+		struct vb_headers headers = {
+			.opcode = SEND_ONLY, .pkey = VB_DEFAULT_PKEY, .qpn = host_qpn(b, 77)};
+		const struct vb_tx tx = {.headers = &headers,
+					 .payload = parts,
+					 .payload_parts = 2,
+					 .payload_bytes = bytes[i],
+					 .passing = true};
+
+		for (uint32_t n = 0; n < 3; n++) {
+			memcpy(bounce, pattern + n * 4096, sizeof(bounce));
+			headers.psn = n;
+			assert_int_equal(a->carrier->ops->tx(a->carrier, &path, &tx), 0);
+			memset(bounce, 0, sizeof(bounce));
+		}
+		host_flush(a);
+		host_wait(b, 3 * i + 3);
+		assert_int_equal(b->headers.psn, 2);
+		assert_int_equal(b->payload_bytes, bytes[i]);
+		assert_memory_equal(b->payload, pattern + 2 * 4096, bytes[i]);
+	}
+	assert_int_equal(host_counters(b).rx_bad_icrc, 0);
+	host_close(a);
+	host_close(b);
+}
+
 static void many_pieces_and_packets(void **state)
 {
 	struct host *a = host_open("127.7.1.9"), *b = host_open("127.7.1.10");
@@ -513,6 +549,7 @@ int main(void)
 		cmocka_unit_test(trains_arrive_in_order),
 		cmocka_unit_test(queue_pairs_take_turns),
 		cmocka_unit_test(payload_is_gathered),
+		cmocka_unit_test(payload_that_passes),
 		cmocka_unit_test(many_pieces_and_packets),
 		cmocka_unit_test(wrong_requests_are_refused),
 		cmocka_unit_test(traffic_class_and_hops_are_told),
