@@ -14,8 +14,8 @@ from figures import KIB, MIB, Row
 from perftest import key
 from stand import Job
 
-CURVE_SIZES = (8, 128, KIB, 8 * KIB, 64 * KIB, MIB)
-UDP_SIZES = CURVE_SIZES[:4]  # what one datagram of the larger MTU may hold
+CURVE_SIZES = (8, 256, 4 * KIB, 64 * KIB, MIB)
+UDP_SIZES = CURVE_SIZES[:3]  # what one datagram of the larger MTU may hold
 MANY = 4096
 IDLE_SECONDS = 10
 

@@ -8,9 +8,10 @@ import hosts
 from figures import KIB, MIB, size_text
 from stand import NOT_BUILT, Job
 
+SMALL = 8  # bytes; where messages a second say more than bytes
 LIMIT = 90  # seconds, for a machine that does much else
 LATENCY_TIMES = ((KIB, 10000), (16 * KIB, 5000), (128 * KIB, 2000), (MIB, 500), (8 * MIB, 100))
-BANDWIDTH_TIMES = ((KIB, 100000), (16 * KIB, 20000), (128 * KIB, 8000), (MIB, 1500), (8 * MIB, 200))
+BANDWIDTH_TIMES = ((KIB, 100000), (16 * KIB, 40000), (128 * KIB, 8000), (MIB, 1500), (8 * MIB, 200))
 
 
 def times(program, size):
@@ -20,10 +21,6 @@ def times(program, size):
 
 def key(place, program, size, how=""):
     return f"{place}: {program} {how + ' ' if how else ''}{size_text(size)}"
-
-
-def rate_key(place, program, size):
-    return f"{key(place, program, size)}, messages"
 
 
 def figures(program, output, size, name):
@@ -39,7 +36,9 @@ def figures(program, output, size, name):
 def job(stand, place, pair, program, size, *arguments, how="", needs="", **environment):
     """pair() makes the server's host and the client's, which may take a while."""
     name = key(place, program, size, how)
-    units = {name: "us"} if program.endswith("_lat") else {name: "GB/s", f"{name}, messages": "M/s"}
+    units = {name: "us" if program.endswith("_lat") else "GB/s"}
+    if program.endswith("_bw") and size == SMALL:
+        units[f"{name}, messages"] = "M/s"
     # atomics have but one size, and take no option for it
     size_arguments = () if "atomic" in program else ("-s", size)
 

@@ -13,20 +13,21 @@ COLUMNS = ("", "Verbena", "against", "", "ratio", "+-", "target", "")
 TO_THE_RIGHT = (1, 3, 4, 5)
 
 
-def cells(outcome, units):
+def cells(outcome, units, name_reference=True):
     row, unit = outcome.row, units.get(outcome.row.key, "")
     result = spread = ""
     if outcome.result is not None and row.by != "value":
         result = f"{outcome.result:+.2f}" if row.by == "difference" else f"{outcome.result:.2f}"
         spread = f"{outcome.spread() / 2:.0%}"
-    return (f"  {row.what}", number_text(outcome.value, unit), row.reference,
+    return (f"  {row.what}", number_text(outcome.value, unit),
+            row.reference if name_reference else "",
             number_text(outcome.reference, units.get(row.reference, "")), result, spread, row.target(),
             outcome.verdict + ("?" if outcome.doubtful else ""))
 
 
 def table(groups, units, columns=COLUMNS):
-    """groups are pairs of a heading and outcomes. Returns text."""
-    body = {heading: [cells(outcome, units) for outcome in outcomes] for heading, outcomes in groups}
+    """groups are pairs of a heading and outcomes. Returns text. A reference is named where the columns do not."""
+    body = {heading: [cells(outcome, units, not columns[3]) for outcome in outcomes] for heading, outcomes in groups}
     every = [columns] + [row for rows in body.values() for row in rows]
     widths = [max(len(row[i]) for row in every) for i in range(len(columns))]
 

@@ -100,7 +100,7 @@ static void ask(enum kind kind, size_t bytes, int flags)
 				return;
 			if (errno != EAGAIN && errno != EINTR)
 				die("recvfrom");
-		} while (++polls % 1024 || now() < until);
+		} while ((flags && ++polls % 1024) || now() < until);
 	}
 	errno = ETIMEDOUT;
 	die("no answer");
@@ -133,6 +133,9 @@ static uint64_t how_many(void)
 {
 	uint64_t count;
 
+	/* What was asked for twice may have been answered twice. */
+	while (recvfrom(fd, message, sizeof(message), MSG_DONTWAIT, NULL, NULL) >= 0)
+		;
 	ask(HOW_MANY, sizeof(count), 0);
 	memcpy(&count, message, sizeof(count));
 	return count;
