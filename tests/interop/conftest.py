@@ -23,6 +23,7 @@ def network():
 @pytest.fixture(scope="session")
 def guest(network):
     made = peer.Guest(network)
+    guests.append(made)
     yield made
     made.close()
 
@@ -35,7 +36,18 @@ def pair(request, network, guest):
 
 
 MORE_TRIES = 2
+MORE_BOOTS = 2
 failed_before = []
+guests = []
+deaths = []
+
+
+def replace_dead(item):
+    """A guest whose kernel has panicked is replaced by another, few times; its last words are named at the end."""
+    for guest in guests:
+        if guest.died and len(deaths) < MORE_BOOTS:
+            deaths.append((item.nodeid, guest.last_words()))
+            guest.boot()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -49,6 +61,7 @@ def pytest_runtest_protocol(item, nextitem):
         if not failures:
             break
         failed_before.extend(failures)
+        replace_dead(item)
         item._initrequest()
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
     for report in reports:
@@ -58,6 +71,9 @@ def pytest_runtest_protocol(item, nextitem):
 
 
 def pytest_terminal_summary(terminalreporter):
+    for test, words in deaths:
+        terminalreporter.section(f"the guest's kernel died in {test}")
+        terminalreporter.write_line(words)
     for report in failed_before:
         terminalreporter.section(f"failed before: {report.nodeid}")
         terminalreporter.write_line(report.longreprtext)

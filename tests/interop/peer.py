@@ -29,6 +29,8 @@ GUEST_MAC = "02:77:00:00:00:11"
 SHELL_PORT = 7777
 MTU = 4200  # room for a path MTU of 4096 and all headers
 BOOT_SECONDS = 90.0
+DEATH_SECONDS = 5.0  # from a panic to the end of QEMU
+CONSOLE_SHOWN = 8000  # characters
 
 ONE_IN_50 = "numgen random mod 50 == 0"
 
@@ -111,6 +113,10 @@ class Guest:
     def __init__(self, network, processors=1, files=None):
         """files: {name in the guest: a file of ours}, beside those of the image."""
         self.network = network
+        self.boot()
+
+    def boot(self):
+        """Starts it, or starts another in the place of one that has died."""
         made = image.build()
         initrd = tempfile.NamedTemporaryFile(prefix="verbena-initrd-")
         image.with_program(made.initrd, hosts.BUILD / "bin" / "mover", initrd)
@@ -126,7 +132,7 @@ class Guest:
             -device virtio-net-pci,netdev=n0,mac={GUEST_MAC},host_mtu={MTU} -serial file:{self.console.name}""".split()
         arguments = (f"console=ttyS0 quiet panic=-1 nokaslr mitigations=off audit=0 random.trust_cpu=on "
                      f"ip4={GUESTS[0]}/24 ip6={GUESTS[1]}/64")
-        self.qemu = hosts.Program([*network.enter(0), *command, "-append", arguments], None)
+        self.qemu = hosts.Program([*self.network.enter(0), *command, "-append", arguments], None)
         try:
             with initrd:
                 self.qemu.wait_until(lambda: "init: ready" in self.log(), "ready", BOOT_SECONDS)
@@ -160,6 +166,16 @@ class Guest:
 
     def log(self):
         return hosts.read(self.console.name)
+
+    @property
+    def died(self):
+        """A kernel that panics ends its QEMU (panic=-1, -no-reboot)."""
+        return self.qemu.process.poll() is not None
+
+    def last_words(self):
+        """Why it died: the end of its console, and what QEMU said."""
+        return (f"the guest has died (QEMU's status {self.qemu.process.returncode}): {self.qemu.output()}\n"
+                f"--- console:\n{self.log()[-CONSOLE_SHOWN:]}")
 
     def close(self):
         self.qemu.end()
@@ -216,7 +232,9 @@ class GuestProgram(hosts.Program):
         self.tell("wait $p; s=$?; echo; echo ==status $s; exit")
         super().wait(limit)
         if self.told("status") is None:
-            raise self.failed("the guest's shell has gone")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.guest.qemu.process.wait(DEATH_SECONDS)
+            raise self.failed(self.guest.last_words() if self.guest.died else "the guest's shell has gone")
         return int(self.told("status"))
 
     def listens(self, port=None):
