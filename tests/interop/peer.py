@@ -113,6 +113,8 @@ class Guest:
     def __init__(self, network, processors=1, files=None):
         """files: {name in the guest: a file of ours}, beside those of the image."""
         self.network = network
+        self.processors = processors
+        self.files = files or {}
         self.boot()
 
     def boot(self):
@@ -121,12 +123,12 @@ class Guest:
         initrd = tempfile.NamedTemporaryFile(prefix="verbena-initrd-")
         image.with_program(made.initrd, hosts.BUILD / "bin" / "mover", initrd)
         more = image.Archive(initrd)
-        for name, path in (files or {}).items():
+        for name, path in self.files.items():
             more.file(name, path.read_bytes())
         more.close()
         initrd.flush()
         self.console = tempfile.NamedTemporaryFile(prefix="verbena-guest-", suffix=".log")
-        command = f"""qemu-system-x86_64 -name verbena-peer -machine pc -accel tcg,thread=multi -cpu max -smp {processors} -m 1G
+        command = f"""qemu-system-x86_64 -name verbena-peer -machine pc -accel tcg,thread=multi -cpu max -smp {self.processors} -m 512M
             -nodefaults -no-user-config -display none -no-reboot -kernel {made.kernel} -initrd {initrd.name}
             -netdev tap,id=n0,ifname=tap0,script=no,downscript=no
             -device virtio-net-pci,netdev=n0,mac={GUEST_MAC},host_mtu={MTU} -serial file:{self.console.name}""".split()
