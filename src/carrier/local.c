@@ -194,6 +194,7 @@ static void release(struct vb_local *local)
 			continue;
 		vb_local_ring_unmap(peer->in.ring);
 		vb_local_ring_unmap(peer->out.ring);
+		vb_local_shared_drop(peer);
 		if (peer->segment && slot != local->slot)
 			munmap((void *)(uintptr_t)peer->segment, VB_SEGMENT_BYTES);
 		if (peer->bell && slot != local->slot)
@@ -262,6 +263,7 @@ int vb_local_create(struct vb_carrier **out, struct vb_registry *registry, vb_de
 	local->wake_fd = local->timer_fd = -1;
 	local->area =
 		(struct vb_local_area *)((uint8_t *)vb_registry_segment(registry) + VB_FILE_PAGE);
+	local->page = (size_t)sysconf(_SC_PAGESIZE);
 	local->swept_ms = vb_local_now_ms();
 	pthread_mutex_init(&local->tables_lock, NULL);
 	pthread_mutex_init(&local->watch_lock, NULL);
@@ -306,6 +308,11 @@ void vb_local_route(struct vb_carrier *carrier, struct vb_path *path)
 	path->carrier = carrier;
 	path->peer = NULL;
 	memset(path->word, 0, sizeof(path->word));
+}
+
+void vb_local_use_shared(struct vb_carrier *carrier)
+{
+	to_local(carrier)->use_shared = true;
 }
 
 void vb_local_read_counters(const struct vb_carrier *carrier, struct vb_local_counters *out)

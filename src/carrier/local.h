@@ -22,12 +22,23 @@ void vb_local_drop_in_child(struct vb_carrier *carrier);
  */
 void vb_local_route(struct vb_carrier *carrier, struct vb_path *path);
 
+/* A memfd of this process, in which its shared pages are; the same at each mention, but for its
+ * size, which may grow. */
+struct vb_local_arena {
+	int fd;
+	uint64_t device, inode, bytes;
+};
+
 /* What other processes of the host may know of a region or a queue pair, to write and read without
  * us. */
 struct vb_local_mr {
 	uint32_t rkey, pd_id, access; /* enum ibv_access_flags bits */
 	uint32_t qpn;		      /* the one queue pair that may name it; 0: any of the PD */
 	uint64_t addr, iova, length;
+	/* Whether the whole pages of the region are a memfd's, from shared_at on (page aligned). */
+	bool shared;
+	uint64_t shared_at;
+	struct vb_local_arena arena;
 };
 struct vb_local_qp {
 	uint32_t qpn, dest_qpn, pd_id, access;
@@ -38,9 +49,13 @@ struct vb_local_qp {
  */
 int vb_local_publish_mr(struct vb_carrier *carrier, const struct vb_local_mr *mr);
 /* vb_local_withdraw_mr - no new direct access starts; returns when none is under way: 0, or -EBUSY
- * when a live process kept one for longer than a bounded wait (stopped in the middle). Regions are
- * withdrawn WITHOUT the engine's lock. */
+ * when a live process kept one for longer than a bounded wait. Regions are withdrawn WITHOUT the
+ * engine's lock. */
 int vb_local_withdraw_mr(struct vb_carrier *carrier, uint32_t rkey);
+/* vb_local_withdraw_shared_mr - the same of a region whose pages will be private again: a process
+ * that was stopped half way is not waited for, and *worn says that it may still write to those of
+ * the arena, and of the arena alone. */
+int vb_local_withdraw_shared_mr(struct vb_carrier *carrier, uint32_t rkey, bool *worn);
 /* vb_local_publish_qp - open false withdraws it: as above, but only marks; does not wait. */
 void vb_local_publish_qp(struct vb_carrier *carrier, const struct vb_local_qp *qp);
 /* vb_local_quiesce_qp - waits (bounded) until no direct access through this QP is under way. */
@@ -53,8 +68,23 @@ ssize_t vb_local_direct(struct vb_carrier *carrier, bool write, uint32_t qpn, ui
 			uint32_t rkey, uint64_t va, const struct iovec *local, int parts,
 			uint32_t length);
 
+/* An atomic on eight bytes (IBTA 9.4.5). */
+struct vb_local_atomic {
+	bool swap; /* compare and swap, else fetch and add */
+	uint32_t qpn, dest_qpn, rkey;
+	uint64_t va, compare, swap_add;
+};
+/* vb_local_atomic - does it in the peer's shared pages: 0 with the word's value from before, or
+ * -errno as above. */
+int vb_local_atomic(struct vb_carrier *carrier, const struct vb_local_atomic *op, uint64_t *before);
+
+/* vb_local_use_shared - accesses to peers' shared pages need no system call from here on. */
+void vb_local_use_shared(struct vb_carrier *carrier);
+
 struct vb_local_counters {
 	uint64_t tx_packets, rx_packets, direct_writes, direct_reads, direct_refused, wakeups_sent;
+	uint64_t shared_accesses, shared_atomics; /* without a system call; the first are counted
+						     above too */
 };
 void vb_local_read_counters(const struct vb_carrier *carrier, struct vb_local_counters *out);
 

@@ -13,7 +13,11 @@
  *
  * Any doubt is an -errno. The request then goes as packets, and the peer itself judges.
  *
- * The copy is process_vm_writev(2) or process_vm_readv(2), at most VB_LOCAL_DIRECT_MAX bytes a
+ * Where the whole range is in pages that both have mapped (local_share.c), the copy is memmove(3),
+ * and an atomic the processor's own, as it is in the peer's responder. A long access that only
+ * partly is goes in pieces.
+ *
+ * Else the copy is process_vm_writev(2) or process_vm_readv(2), at most VB_LOCAL_DIRECT_MAX bytes a
  * call; of a WRITE the last up to 8 bytes, to an 8-byte boundary, are a piece behind the rest,
  * because programs poll on the last byte. Where the two ends are one process it is memmove(3).
  */
@@ -26,9 +30,11 @@
 /* The remote rights, enum ibv_access_flags. */
 #define ACCESS_REMOTE_WRITE (1u << 1)
 #define ACCESS_REMOTE_READ (1u << 2)
+#define ACCESS_REMOTE_ATOMIC (1u << 3)
 #define ACCESS_ON_DEMAND (1u << 6)
 
 #define SNAPSHOT_TRIES 8
+#define WORTH_CUTTING 65536u /* bytes of an access: below, one copy by the kernel is as fast */
 
 /* A consistent copy of an entry, or false: it is being changed. T has seq as its first member. */
 #define SNAPSHOT(entry, copy)                                                                      \
@@ -53,17 +59,28 @@ static bool has_page(const uint64_t *pages, size_t offset)
 	return __atomic_load_n(&pages[page / 64], __ATOMIC_ACQUIRE) >> (page % 64) & 1;
 }
 
-/* What a permission rests on: the peer's entries as they were. */
+/* What a permission rests on: the peer's entries as they were; and the addresses whose pages are in
+ * the peer's arena, none where both are 0. */
 struct grant {
 	const uint32_t *qp_now, *mr_now;
 	uint32_t qp_seq, mr_seq;
+	uint64_t shared_from, shared_to, shared_at;
 };
+
+static void grant_shared(const struct vb_local_mr_entry *mr, uint64_t page, struct grant *grant)
+{
+	if (!(mr->shared & VB_LOCAL_SHARED))
+		return;
+	grant->shared_from = (mr->addr + page - 1) & ~(page - 1);
+	grant->shared_to = (mr->addr + mr->length) & ~(page - 1);
+	grant->shared_at = mr->shared & ~VB_LOCAL_SHARED;
+}
 
 /* The peer's address of the range, or 0: refused. The hazard stands already. in_place: the peer is
  * this process. */
-static uint64_t check_access(const struct vb_local_area *area, bool in_place, uint32_t right,
-			     uint32_t qpn, uint32_t dest_qpn, uint32_t rkey, uint64_t va,
-			     uint32_t length, struct grant *grant)
+static uint64_t check_access(const struct vb_local *local, const struct vb_local_area *area,
+			     bool in_place, uint32_t right, uint32_t qpn, uint32_t dest_qpn,
+			     uint32_t rkey, uint64_t va, uint32_t length, struct grant *grant)
 {
 	uint32_t qp_index = dest_qpn % VB_LOCAL_QPS, mr_index = vb_local_mr_index(rkey);
 	struct vb_local_qp_entry qp;
@@ -88,7 +105,13 @@ static uint64_t check_access(const struct vb_local_area *area, bool in_place, ui
 		return 0;
 	if (mr.addr == 0 || mr.addr + mr.length < mr.addr)
 		return 0;
-	*grant = (struct grant){&area->qps[qp_index].seq, &area->mrs[mr_index].seq, qp.seq, mr.seq};
+	*grant = (struct grant){
+		.qp_now = &area->qps[qp_index].seq,
+		.mr_now = &area->mrs[mr_index].seq,
+		.qp_seq = qp.seq,
+		.mr_seq = mr.seq,
+	};
+	grant_shared(&mr, local->page, grant);
 	return mr.addr + offset;
 }
 
@@ -123,11 +146,9 @@ static uint32_t tail_bytes(uint64_t address, uint32_t length)
 	return boundary <= address ? 0 : (uint32_t)(address + length - boundary);
 }
 
-static void copy_here(bool write, uint64_t address, const struct iovec *parts, int count,
-		      uint32_t bytes)
+void vb_local_copy(bool write, uint8_t *at, const struct iovec *parts, int count, uint32_t bytes)
 {
-	uint8_t *at = (uint8_t *)(uintptr_t)address;
-	uint32_t main_left = bytes - (write ? tail_bytes(address, bytes) : 0);
+	uint32_t main_left = bytes - (write ? tail_bytes((uintptr_t)at, bytes) : 0);
 	int i;
 
 	for (i = 0; i < count; i++) {
@@ -197,17 +218,67 @@ static void announce(struct vb_local *local, struct vb_local_peer *peer)
 	peer->announced = true;
 }
 
+/* How many of the first bytes at the address are all in shared pages, or none is: a long access may
+ * be cut where they begin or end. */
+static uint32_t first_piece(const struct grant *grant, uint64_t address, uint32_t bytes)
+{
+	uint64_t border = address < grant->shared_from ? grant->shared_from : grant->shared_to;
+
+	if (bytes < WORTH_CUTTING || border <= address || border - address >= bytes)
+		return bytes;
+	return (uint32_t)(border - address);
+}
+
+/* Where the whole range is mapped here; NULL: it is not, or not all of it is in shared pages. */
+static uint8_t *shared_range(struct vb_local *local, struct vb_local_peer *peer,
+			     const struct grant *grant, uint64_t address, uint32_t bytes)
+{
+	if (address < grant->shared_from || address + bytes > grant->shared_to)
+		return NULL;
+	return vb_local_shared(local, peer, grant->shared_at + (address - grant->shared_from),
+			       bytes);
+}
+
+/* An access that is allowed, to or from another process; parts may be cut. */
+static ssize_t move(struct vb_local *local, struct vb_local_peer *peer, bool write,
+		    uint64_t address, struct iovec *parts, int count, uint32_t bytes,
+		    const struct grant *grant)
+{
+	uint8_t *at = NULL;
+
+	if (local->use_shared && grant->shared_to) {
+		bytes = first_piece(grant, address, bytes);
+		count = take_parts(parts, count, bytes, parts, &bytes);
+		at = shared_range(local, peer, grant, address, bytes);
+	}
+	if (!at) {
+		__atomic_store_n(&local->bell->sharing, 0, __ATOMIC_RELAXED);
+		return copy_there(local, peer, write, address, parts, count, bytes, grant);
+	}
+	vb_local_copy(write, at, parts, count, bytes);
+	local->counters.shared_accesses++;
+	return (ssize_t)bytes;
+}
+
+/* From here on the owner waits for us: until the hazard is 0. */
+static void set_hazard(struct vb_local *local, uint32_t dest_qpn, uint32_t rkey)
+{
+	if (local->use_shared)
+		__atomic_store_n(&local->bell->sharing, 1, __ATOMIC_RELAXED);
+	__atomic_exchange_n(&local->area->hazard, VB_HAZARD_VALID | (uint64_t)dest_qpn << 32 | rkey,
+			    __ATOMIC_SEQ_CST);
+}
+
 static ssize_t access_peer(struct vb_local *local, struct vb_local_peer *peer, bool write,
 			   uint32_t qpn, uint32_t dest_qpn, uint32_t rkey, uint64_t va,
-			   const struct iovec *parts, int count, uint32_t bytes)
+			   struct iovec *parts, int count, uint32_t bytes)
 {
 	struct grant grant;
 	uint64_t address;
 	ssize_t n = -EACCES;
 
-	__atomic_exchange_n(&local->area->hazard, VB_HAZARD_VALID | (uint64_t)dest_qpn << 32 | rkey,
-			    __ATOMIC_SEQ_CST);
-	address = check_access(peer->area, peer->slot == local->slot,
+	set_hazard(local, dest_qpn, rkey);
+	address = check_access(local, peer->area, peer->slot == local->slot,
 			       write ? ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ, qpn, dest_qpn,
 			       rkey, va, bytes, &grant);
 	if (!address) {
@@ -215,13 +286,35 @@ static ssize_t access_peer(struct vb_local *local, struct vb_local_peer *peer, b
 	} else if (vb_local_is_closed(peer->segment)) {
 		n = -EHOSTUNREACH; /* the slot has another owner */
 	} else if (peer->slot == local->slot) {
-		copy_here(write, address, parts, count, bytes);
+		vb_local_copy(write, (uint8_t *)(uintptr_t)address, parts, count, bytes);
 		n = (ssize_t)bytes;
 	} else {
-		n = copy_there(local, peer, write, address, parts, count, bytes, &grant);
+		n = move(local, peer, write, address, parts, count, bytes, &grant);
 	}
 	__atomic_store_n(&local->area->hazard, 0, __ATOMIC_RELEASE);
 	return n;
+}
+
+/* The peer of a queue pair, seen alive a short while ago, and told to look at our hazard. NULL with
+ * -errno in *why. */
+static struct vb_local_peer *accessible(struct vb_local *local, uint32_t dest_qpn, ssize_t *why)
+{
+	unsigned int slot = (dest_qpn & VB_QPN_MASK) >> VB_SLOT_SHIFT;
+	struct vb_local_peer *peer = NULL;
+
+	*why = -EHOSTUNREACH;
+	if (slot != 0 && slot < VB_REGISTRY_SLOTS && dest_qpn <= VB_QPN_MASK)
+		peer = vb_local_peer(local, slot);
+	if (!peer)
+		return NULL;
+	*why = vb_local_peer_refresh(local, peer);
+	if (*why == 0 && (peer->direct_forbidden || peer->pid <= 0))
+		*why = -EPERM;
+	if (*why)
+		return NULL;
+	if (!peer->announced)
+		announce(local, peer);
+	return peer;
 }
 
 ssize_t vb_local_direct(struct vb_carrier *carrier, bool write, uint32_t qpn, uint32_t dest_qpn,
@@ -229,28 +322,18 @@ ssize_t vb_local_direct(struct vb_carrier *carrier, bool write, uint32_t qpn, ui
 			uint32_t length)
 {
 	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
-	unsigned int slot = (dest_qpn & VB_QPN_MASK) >> VB_SLOT_SHIFT;
 	struct iovec piece[VB_LOCAL_IOVECS];
-	struct vb_local_peer *peer = NULL;
-	ssize_t n = -EHOSTUNREACH;
 	uint32_t bytes;
-	int count;
+	ssize_t n;
+	int count =
+		take_parts(local_parts, parts, VB_MIN(length, VB_LOCAL_DIRECT_MAX), piece, &bytes);
+	struct vb_local_peer *peer = accessible(local, dest_qpn, &n);
 
-	if (slot != 0 && slot < VB_REGISTRY_SLOTS && dest_qpn <= VB_QPN_MASK)
-		peer = vb_local_peer(local, slot);
-	if (peer)
-		n = vb_local_peer_refresh(local, peer);
-	if (n == 0 && (peer->direct_forbidden || peer->pid <= 0))
-		n = -EPERM;
-	count = take_parts(local_parts, parts, VB_MIN(length, VB_LOCAL_DIRECT_MAX), piece, &bytes);
-	if (n == 0 && bytes == 0)
+	if (peer && bytes == 0)
 		n = -EINVAL; /* an empty WRITE or READ needs no region, but a good QP: the peer's to
 				say */
-	if (n == 0) {
-		if (!peer->announced)
-			announce(local, peer);
+	else if (peer)
 		n = access_peer(local, peer, write, qpn, dest_qpn, rkey, va, piece, count, bytes);
-	}
 	if (n < 0)
 		local->counters.direct_refused++;
 	else if (write)
@@ -258,4 +341,55 @@ ssize_t vb_local_direct(struct vb_carrier *carrier, bool write, uint32_t qpn, ui
 	else
 		local->counters.direct_reads++;
 	return n;
+}
+
+/* --- atomics ------------------------------------------------------------------------------ */
+
+static uint64_t do_atomic(uint64_t *word, const struct vb_local_atomic *op)
+{
+	uint64_t before = op->compare;
+
+	if (!op->swap)
+		return __atomic_fetch_add(word, op->swap_add, __ATOMIC_SEQ_CST);
+	/* on a mismatch the builtin leaves the word's value in before */
+	__atomic_compare_exchange_n(word, &before, op->swap_add, false, __ATOMIC_SEQ_CST,
+				    __ATOMIC_SEQ_CST);
+	return before;
+}
+
+static int atomic_at_peer(struct vb_local *local, struct vb_local_peer *peer,
+			  const struct vb_local_atomic *op, uint64_t *before)
+{
+	struct grant grant;
+	uint64_t address;
+	uint8_t *at = NULL;
+
+	set_hazard(local, op->dest_qpn, op->rkey);
+	address = check_access(local, peer->area, false, ACCESS_REMOTE_ATOMIC, op->qpn,
+			       op->dest_qpn, op->rkey, op->va, sizeof(*before), &grant);
+	if (address && address % sizeof(*before) == 0 && !vb_local_is_closed(peer->segment))
+		at = shared_range(local, peer, &grant, address, sizeof(*before));
+	if (at)
+		*before = do_atomic((uint64_t *)(void *)at, op);
+	__atomic_store_n(&local->area->hazard, 0, __ATOMIC_RELEASE);
+	return at ? 0 : -EACCES;
+}
+
+int vb_local_atomic(struct vb_carrier *carrier, const struct vb_local_atomic *op, uint64_t *before)
+{
+	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
+	struct vb_local_peer *peer;
+	ssize_t n = -EACCES;
+
+	/* the peer's to say what is wrong, and to do what it can do itself */
+	if (!local->use_shared || op->va % sizeof(*before))
+		return -EACCES;
+	peer = accessible(local, op->dest_qpn, &n);
+	if (!peer)
+		return (int)n;
+	if (peer->slot == local->slot)
+		return -EACCES;
+	n = atomic_at_peer(local, peer, op, before);
+	local->counters.shared_atomics += n == 0;
+	return (int)n;
 }

@@ -24,6 +24,11 @@
  * or the entry changed. That what it copies next may be refused for nothing, should it have gone on
  * just then, is no harm: packets do it.
  *
+ * Where the initiator copies by itself, in pages that both have mapped (local_share.c), it may be
+ * stopped half way and go on later. It says so beforehand (sharing). Who takes a whole region back
+ * need not wait for it: its pages are private again then, and what is still written goes to pages
+ * that are nobody's. Others have to wait.
+ *
  * Who is neither stopped nor done (frozen by a cgroup, or waiting for a page for long) is waited
  * for, VB_LOCAL_WITHDRAW_MS long, and then the owner is told -EBUSY.
  */
@@ -139,8 +144,9 @@ static bool are_all_threads_stopped(pid_t pid)
 	return any && all;
 }
 
-/* Makes what the process of slot is about to copy, if it is about to, nothing. */
-static bool stop_copy(struct vb_local *local, unsigned int slot)
+/* Makes what the process of slot is about to copy, if it is about to, nothing. *sharing: unless it
+ * is one that it makes itself. */
+static bool stop_copy(struct vb_local *local, unsigned int slot, bool *sharing)
 {
 	struct vb_file_header header;
 	struct vb_local_bell *bell;
@@ -161,30 +167,36 @@ static bool stop_copy(struct vb_local *local, unsigned int slot)
 	__atomic_store_n(&bell->target[0].iov_len, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&bell->target[1].iov_len, 0, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	*sharing = __atomic_load_n(&bell->sharing, __ATOMIC_SEQ_CST) != 0;
 	munmap(map, VB_LOCAL_BELL_FILE);
 	return true;
 }
 
-/* Whether the process of slot is stopped, and will copy nothing of what it began. It keeps its lock
- * all the while, so that its number stays its own. */
-static bool is_stopped(struct vb_local *local, unsigned int slot)
+/* Whether the process of slot is stopped, and will copy nothing of what it began, or, with *worn
+ * set, to shared pages alone. It keeps its lock all the while, so that its number stays its own. */
+static bool is_stopped(struct vb_local *local, unsigned int slot, bool *worn)
 {
 	pid_t pid = vb_registry_pid(local->registry, (uint16_t)slot);
+	bool sharing;
 
-	return pid > 0 && slot != local->slot && proc_is_ours() && are_all_threads_stopped(pid) &&
-	       stop_copy(local, slot) && are_all_threads_stopped(pid) &&
-	       vb_registry_pid(local->registry, (uint16_t)slot) == pid;
+	if (pid <= 0 || slot == local->slot || !proc_is_ours() || !are_all_threads_stopped(pid) ||
+	    !stop_copy(local, slot, &sharing) || !are_all_threads_stopped(pid) ||
+	    vb_registry_pid(local->registry, (uint16_t)slot) != pid)
+		return false;
+	if (sharing && worn)
+		*worn = true;
+	return !sharing || worn;
 }
 
 /* --- waiting ------------------------------------------------------------------------------ */
 
 static int wait_for_slot(struct vb_local *local, unsigned int slot, uint64_t mask, uint64_t value,
-			 uint64_t end_ns)
+			 bool *worn, uint64_t end_ns)
 {
 	const struct timespec pause = {0, 20000};
 
 	for (unsigned int round = 1; is_accessing(local, slot, mask, value); round++) {
-		if (round % LOOK_EVERY == 0 && is_stopped(local, slot))
+		if (round % LOOK_EVERY == 0 && is_stopped(local, slot, worn))
 			return 0;
 		if (vb_clock_ns() > end_ns)
 			return -EBUSY;
@@ -193,7 +205,7 @@ static int wait_for_slot(struct vb_local *local, unsigned int slot, uint64_t mas
 	return 0;
 }
 
-int vb_local_wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t value)
+int vb_local_wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t value, bool *worn)
 {
 	uint64_t end_ns = vb_clock_ns() + VB_LOCAL_WITHDRAW_MS * 1000000ull;
 	int r = 0;
@@ -204,7 +216,7 @@ int vb_local_wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t va
 
 		for (; slots && r == 0; slots &= slots - 1)
 			r = wait_for_slot(local, w * 64 + (unsigned int)__builtin_ctzll(slots),
-					  mask, value, end_ns);
+					  mask, value, worn, end_ns);
 	}
 	return r;
 }

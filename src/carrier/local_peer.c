@@ -177,6 +177,7 @@ void vb_local_peer_drop(struct vb_local *local, struct vb_local_peer *peer)
 		if (peer->bell)
 			munmap(peer->bell, VB_LOCAL_BELL_FILE);
 	}
+	vb_local_shared_drop(peer);
 	peer->segment = NULL;
 	peer->area = NULL;
 	peer->bell = NULL;

@@ -9,6 +9,7 @@
  *   local_tables.c  publishing regions and queue pairs
  *   local_hazard.c  waiting for accesses in flight
  *   local_direct.c  the initiator's own WRITE and READ
+ *   local_share.c   the same, and atomics, in pages that both have mapped
  *
  * Who writes what:
  *
@@ -33,7 +34,7 @@
 #include "carrier/local.h"
 #include "registry/files.h"
 
-#define VB_LOCAL_VERSION 3u
+#define VB_LOCAL_VERSION 4u
 #define VB_LOCAL_RING_BYTES (256u << 10) /* 15 pieces of VB_LOCAL_SEGMENT; a power of two */
 #define VB_LOCAL_RING_FILE (VB_FILE_PAGE + VB_LOCAL_RING_BYTES)
 #define VB_LOCAL_BELL_FILE VB_FILE_PAGE
@@ -68,7 +69,9 @@ struct vb_local_mr_entry {
 	uint32_t rkey, pd_id, access;
 	uint64_t addr, iova, length; /* length 0: nothing here */
 	uint32_t qpn;
+	uint64_t shared; /* VB_LOCAL_SHARED | where the region's first whole page is in the arena */
 };
+#define VB_LOCAL_SHARED 1ull
 
 #define VB_LOCAL_QP_PAGES (VB_LOCAL_QPS * sizeof(struct vb_local_qp_entry) / VB_FILE_PAGE)
 #define VB_LOCAL_MR_PAGES (VB_LOCAL_MRS * sizeof(struct vb_local_mr_entry) / VB_FILE_PAGE)
@@ -80,6 +83,9 @@ struct vb_local_area {
 	uint32_t wake_length;
 	char wake_name[VB_LOCAL_WAKE_NAME_MAX]; /* abstract AF_UNIX address, without the leading 0
 						 */
+	/* The owner's memfd with shared pages: its number in /proc/<pid>/fd, and which file that
+	 * must be. Written before the first entry that speaks of it; arena_bytes grows. */
+	uint64_t arena_fd, arena_device, arena_inode, arena_bytes;
 	/* What the owner is accessing right now: VB_HAZARD_VALID | destination QPN << 32 | rkey, or
 	 * 0. One per process is enough: direct access happens under the engine's lock. */
 	_Alignas(64) uint64_t hazard;
@@ -112,6 +118,7 @@ struct vb_local_bell {
 	 * here when the copy begins: a length that was made 0 before that stops a copy which its
 	 * process was about to make when it was stopped (local_hazard.c). */
 	_Alignas(64) struct iovec target[2];
+	uint32_t sharing; /* that copy is the owner's own, in shared pages, and can stop half way */
 };
 
 /* ring.N.M: one page of this, then VB_LOCAL_RING_BYTES of frames; see local_ring.c */
@@ -162,6 +169,9 @@ struct vb_local_peer {
 	bool broken;	       /* wrote nonsense: nothing is sent to it */
 	bool direct_forbidden; /* the kernel refused */
 	bool announced;	       /* our bit stands in its accessors */
+	/* Its arena, as far as it is mapped; NULL with bytes: mapping that much has failed. */
+	uint8_t *arena;
+	uint64_t arena_bytes;
 	uint32_t tx_count;
 	struct sockaddr_un wake;
 	socklen_t wake_bytes;
@@ -185,7 +195,9 @@ struct vb_local {
 	int timer_fd;		    /* looks after a full ring whose consumer died */
 	struct vb_local_peer *peers[VB_REGISTRY_SLOTS + 1];
 	unsigned int waiting; /* peers with a packet that found no room */
-	bool room_due;	      /* one of them went away: the next poll says that there is room */
+	bool use_shared;
+	size_t page;   /* the system's */
+	bool room_due; /* one of them went away: the next poll says that there is room */
 	/* While somebody waits or is to be tried again: when that was looked at. */
 	uint32_t waiting_polls;
 	uint64_t waiting_checked_ms;
@@ -262,9 +274,21 @@ void vb_local_ring_unmap(const struct vb_local_ring *ring);
 
 /* local_hazard.c */
 /* vb_local_wait_for_hazards - until no process that ever accessed our memory has a hazard set of
- * which the bits in mask are value. 0, or -EBUSY when that took too long. With or without the
- * engine's lock. */
-int vb_local_wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t value) VB_MUST_USE;
+ * which the bits in mask are value. 0, or -EBUSY when that took too long. *worn as for
+ * vb_local_withdraw_shared_mr, or NULL. With or without the engine's lock. */
+int vb_local_wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t value,
+			      bool *worn) VB_MUST_USE;
+
+/* local_direct.c */
+/* vb_local_copy - within what this process has mapped: WRITE puts the parts at `at`, the last bytes
+ * last; READ fills them. */
+void vb_local_copy(bool write, uint8_t *at, const struct iovec *parts, int count, uint32_t bytes);
+
+/* local_share.c */
+/* vb_local_shared - where [at, at + bytes) of the peer's arena is mapped here; NULL: it is not. */
+uint8_t *vb_local_shared(struct vb_local *local, struct vb_local_peer *peer, uint64_t at,
+			 uint64_t bytes);
+void vb_local_shared_drop(struct vb_local_peer *peer);
 
 /* local_bell.c */
 int vb_local_bell_create(struct vb_local *local) VB_MUST_USE;

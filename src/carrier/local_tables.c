@@ -42,6 +42,14 @@ static void end_change(uint32_t *seq)
 
 #define STORE(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 
+static void publish_arena(struct vb_local_area *area, const struct vb_local_arena *arena)
+{
+	STORE(area->arena_fd, (uint64_t)arena->fd);
+	STORE(area->arena_device, arena->device);
+	STORE(area->arena_inode, arena->inode);
+	__atomic_store_n(&area->arena_bytes, arena->bytes, __ATOMIC_RELEASE);
+}
+
 int vb_local_publish_mr(struct vb_carrier *carrier, const struct vb_local_mr *mr)
 {
 	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
@@ -50,6 +58,8 @@ int vb_local_publish_mr(struct vb_carrier *carrier, const struct vb_local_mr *mr
 
 	pthread_mutex_lock(&local->tables_lock);
 	r = reserve_page(local, entry, local->area->mrs, local->area->mr_pages);
+	if (mr->shared)
+		publish_arena(local->area, &mr->arena);
 	if (r == 0) {
 		begin_change(&entry->seq);
 		STORE(entry->rkey, mr->rkey);
@@ -59,6 +69,7 @@ int vb_local_publish_mr(struct vb_carrier *carrier, const struct vb_local_mr *mr
 		STORE(entry->iova, mr->iova);
 		STORE(entry->length, mr->length);
 		STORE(entry->qpn, mr->qpn);
+		STORE(entry->shared, mr->shared ? mr->shared_at | VB_LOCAL_SHARED : 0);
 		end_change(&entry->seq);
 	}
 	pthread_mutex_unlock(&local->tables_lock);
@@ -84,7 +95,7 @@ void vb_local_publish_qp(struct vb_carrier *carrier, const struct vb_local_qp *q
 	pthread_mutex_unlock(&local->tables_lock);
 }
 
-int vb_local_withdraw_mr(struct vb_carrier *carrier, uint32_t rkey)
+int vb_local_withdraw_shared_mr(struct vb_carrier *carrier, uint32_t rkey, bool *worn)
 {
 	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
 	struct vb_local_mr_entry *entry = &local->area->mrs[vb_local_mr_index(rkey)];
@@ -105,8 +116,13 @@ int vb_local_withdraw_mr(struct vb_carrier *carrier, uint32_t rkey)
 	if (!there)
 		return 0;
 	return vb_local_wait_for_hazards(local, VB_HAZARD_VALID | UINT32_MAX | VB_HAZARD_SLOT,
-					 VB_HAZARD_VALID | rkey |
-						 vb_local_hazard_slot(local->slot));
+					 VB_HAZARD_VALID | rkey | vb_local_hazard_slot(local->slot),
+					 worn);
+}
+
+int vb_local_withdraw_mr(struct vb_carrier *carrier, uint32_t rkey)
+{
+	return vb_local_withdraw_shared_mr(carrier, rkey, NULL);
 }
 
 int vb_local_quiesce_qp(struct vb_carrier *carrier, uint32_t qpn)
@@ -115,5 +131,5 @@ int vb_local_quiesce_qp(struct vb_carrier *carrier, uint32_t qpn)
 
 	qpn &= VB_QPN_MASK;
 	return vb_local_wait_for_hazards(local, VB_HAZARD_VALID | (uint64_t)VB_QPN_MASK << 32,
-					 VB_HAZARD_VALID | (uint64_t)qpn << 32);
+					 VB_HAZARD_VALID | (uint64_t)qpn << 32, NULL);
 }
