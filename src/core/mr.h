@@ -67,6 +67,7 @@ struct vb_mr {
 	uint32_t qpn;	  /* the one QP that may name it (a window of type 2); 0: any of the PD */
 	uint32_t windows; /* bound to it */
 	enum vb_mr_kind kind;
+	void *beside; /* the surroundings' own */
 };
 
 /* vb_key_slot - where the key's region or window stands in nic->mrs. */

@@ -80,6 +80,10 @@ struct vb_nic_ops {
 	ssize_t (*direct)(void *env, const struct vb_qp *qp, enum vb_direction direction,
 			  uint32_t rkey, uint64_t va, const struct iovec *local, int parts,
 			  uint32_t length);
+	/* direct_atomic - an addition or a swap without the peer: 0 with the word's value from
+	 * before, or any -errno, as above. May be NULL. */
+	int (*direct_atomic)(void *env, const struct vb_qp *qp, uint32_t rkey, uint64_t va,
+			     const struct vb_atomic *op, uint64_t *before);
 	/* resolve - fills path from an address handle's attributes. -EINVAL, -ENETUNREACH, -ENOMEM.
 	 */
 	int (*resolve)(void *env, const struct vb_ah_attr *ah, struct vb_path *path);
@@ -147,8 +151,9 @@ struct vb_counters {
 };
 
 struct vb_nic_config {
-	uint32_t qpn_base;	     /* QPNs are qpn_base + 1 .. qpn_base + 2^VB_MAX_QP_BITS - 1 */
-	bool equal_keys;	     /* lkey == rkey */
+	uint32_t qpn_base;   /* QPNs are qpn_base + 1 .. qpn_base + 2^VB_MAX_QP_BITS - 1 */
+	bool equal_keys;     /* lkey == rkey */
+	bool direct_touches; /* ops.direct may touch the request's own memory without the kernel */
 	uint64_t ack_timeout_min_ns; /* a shorter local ACK timeout is lengthened to this */
 };
 

@@ -179,17 +179,17 @@ static bool may_go_direct(const struct vb_qp *qp, const struct vb_send_wqe *w)
 }
 
 /* has_plain_memory - the copy can reach all of the request's own memory: a null region is none, and
- * what is on demand may be gone, which a copy within the process would not survive. */
+ * what is on demand may be gone, which a copy without the kernel would not survive. */
 static bool has_plain_memory(const struct vb_qp *qp, const struct vb_send_wqe *w)
 {
 	const struct vb_nic *nic = qp->nic;
-	const bool peer_is_here = vb_nic_find_qp(nic, qp->attr.dest_qpn);
+	const bool touches = nic->config.direct_touches || vb_nic_find_qp(nic, qp->attr.dest_qpn);
 
 	for (uint32_t i = 0; i < w->num_sge; i++) {
 		const struct vb_mr *mr = nic->mrs[vb_key_slot(w->sges[i].lkey)];
 
 		if (mr && ((mr->kind == VB_MR_NULL && is_read(w)) ||
-			   (mr->access & VB_ACCESS_ON_DEMAND && peer_is_here)))
+			   (mr->access & VB_ACCESS_ON_DEMAND && touches)))
 			return false;
 	}
 	return true;
@@ -227,6 +227,43 @@ static enum outcome move_directly(struct vb_qp *qp, struct vb_send_wqe *w, uint3
 	*budget -= VB_MIN(*budget, 1 + (uint32_t)moved / (DIRECT_PIECE / 16));
 	if (w->moved == w->length)
 		vb_qp_complete_send(qp, VB_WC_SUCCESS, NULL);
+	return SENT;
+}
+
+/* An atomic is tried at once or not at all: where something before it is unfinished, packets keep
+ * several under way. */
+static bool may_do_atomic(const struct vb_qp *qp, const struct vb_send_wqe *w)
+{
+	return is_atomic(w) && qp->path.direct && qp->nic->ops.direct_atomic &&
+	       qp->type != VB_QPT_XRC_SEND && !w->by_packets && qp->sq_una == qp->sq_next &&
+	       qp->attr.max_rd_atomic > 0;
+}
+
+/* do_atomic - SENT: the request is complete, or has become one of packets. */
+static enum outcome do_atomic(struct vb_qp *qp, struct vb_send_wqe *w)
+{
+	const bool swap = w->opcode == VB_WR_ATOMIC_CMP_AND_SWP;
+	const struct vb_atomic op = {
+		.kind = swap ? VB_ATOMIC_COMPARE_SWAP : VB_ATOMIC_ADD,
+		.operand = swap ? w->swap : w->compare_add,
+		.compare = w->compare_add,
+	};
+	struct vb_nic *nic = qp->nic;
+	struct iovec iov[VB_MAX_SGE];
+	struct vb_reason reason = {0};
+	uint64_t before;
+
+	if (local_iovec(qp, w, 0, w->length, iov, &reason) < 0)
+		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
+	if (nic->ops.direct_atomic(nic->env, qp, w->rkey, w->remote_addr, &op, &before) != 0) {
+		w->by_packets = true;
+		return SENT;
+	}
+	if (vb_scatter(qp, w->sges, w->num_sge, 0, (const uint8_t *)&before, sizeof(before),
+		       &reason))
+		vb_qp_complete_send(qp, VB_WC_SUCCESS, NULL);
+	else
+		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
 	return SENT;
 }
 
@@ -528,6 +565,9 @@ bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 			budget--;
 		} else if (may_go_direct(qp, w)) {
 			outcome = move_directly(qp, w, &budget);
+		} else if (may_do_atomic(qp, w)) {
+			outcome = do_atomic(qp, w);
+			budget--;
 		} else {
 			outcome = begin(qp, w);
 		}
