@@ -115,6 +115,8 @@ static int open_carriers(struct vb_engine *engine, const char **what)
 		rc = vb_local_create(&engine->local, engine->registry, vb_engine_deliver, engine);
 	if (rc)
 		engine->udp->ops->destroy(engine->udp);
+	else if (engine->share)
+		vb_local_use_shared(engine->local);
 	return rc;
 }
 
@@ -123,6 +125,7 @@ static int open_nic(struct vb_engine *engine)
 	const struct vb_nic_config config = {
 		.qpn_base = (uint32_t)engine->registry->slot << VB_SLOT_SHIFT,
 		.equal_keys = vb_settings()->equal_keys,
+		.direct_touches = engine->share,
 		.ack_timeout_min_ns = VB_ACK_TIMEOUT_MIN_NS,
 	};
 
@@ -151,6 +154,7 @@ static int create(struct vb_device *device, struct vb_engine **out)
 	memset(engine, 0, sizeof(*engine));
 	engine->device = device;
 	engine->direct = vb_settings()->direct;
+	engine->share = vb_settings()->share && vb_settings()->local && engine->direct;
 	what = "its place among the processes of this host";
 	rc = vb_registry_join(&engine->registry, &device->host_address);
 	if (rc)

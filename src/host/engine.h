@@ -7,6 +7,7 @@
  *   pump.c     packets in, the core's turn, packets out; polling
  *   thread.c   the background thread
  *   region.c   memory regions: check, register, publish, withdraw
+ *   share*.c   whole pages of regions that peers map (VERBENA_SHARE)
  *   port.c     whether the interface is up
  *   raw.c      raw packets
  *   gsi.c      QP 1: management datagrams, the connection manager
@@ -74,6 +75,7 @@ struct vb_engine {
 	struct vb_carrier *local;  /* NULL with VERBENA_LOCAL=0 */
 	struct vb_raw_socket *raw; /* NULL without raw packet queue pairs */
 	bool direct;		   /* VERBENA_DIRECT */
+	bool share;		   /* VERBENA_SHARE, where it can have an effect */
 	unsigned int references;   /* under the list's lock */
 	_Atomic int life;	   /* enum vb_life */
 	_Atomic uint32_t outside;  /* calls under way that use a carrier without the lock */

@@ -6,7 +6,8 @@
  * are its parent's. So the child closes its copies, touching nothing shared, and from then on
  * entering such an engine fails; vb_engine_get() makes it a new one, with a slot of its own. Fork
  * happens with every engine's lock held, so that the copy is one between two calls; the thread is
- * not copied. One that is just being started may hold locks of the library that starts it (a
+ * not copied. Pages that are shared with peers (share.h) are the child's own from here on. A thread
+ * that is just being started may hold locks of the library that starts it (a
  * sanitizer's allocator keeps them locked in the child), so it is waited for.
  *
  * At exit, with engines left, the process tells the peers that it is connected with, gives its slot
@@ -22,6 +23,7 @@
 #include "carrier/raw.h"
 #include "carrier/udp.h"
 #include "host/engine.h"
+#include "host/share.h"
 
 #define EXIT_PATIENCE_NS (100ull * 1000 * 1000)
 
@@ -34,10 +36,12 @@ static void before_fork(void)
 		vb_thread_settle(vb_engines[i]);
 		vb_lock_take(&vb_engines[i]->lock);
 	}
+	vb_share_before_fork();
 }
 
 static void after_fork_in_parent(void)
 {
+	vb_share_after_fork_in_parent();
 	for (unsigned int i = 0; i < VB_MAX_DEVICES; i++)
 		if (vb_engines[i])
 			vb_lock_give(&vb_engines[i]->lock);
@@ -62,6 +66,7 @@ static void drop(struct vb_engine *engine)
 
 static void after_fork_in_child(void)
 {
+	vb_share_after_fork_in_child();
 	for (unsigned int i = 0; i < VB_MAX_DEVICES; i++) {
 		if (vb_engines[i])
 			drop(vb_engines[i]);

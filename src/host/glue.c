@@ -170,6 +170,23 @@ static ssize_t direct(void *env, const struct vb_qp *qp, enum vb_direction direc
 			       qp->attr.dest_qpn, rkey, va, local, parts, length);
 }
 
+static int direct_atomic(void *env, const struct vb_qp *qp, uint32_t rkey, uint64_t va,
+			 const struct vb_atomic *wanted, uint64_t *before)
+{
+	struct vb_engine *engine = env;
+	const struct vb_local_atomic op = {
+		.swap = wanted->kind == VB_ATOMIC_COMPARE_SWAP,
+		.qpn = qp->qpn,
+		.dest_qpn = qp->attr.dest_qpn,
+		.rkey = rkey,
+		.va = va,
+		.compare = wanted->compare,
+		.swap_add = wanted->operand,
+	};
+
+	return vb_local_atomic(engine->local, &op, before);
+}
+
 static void show_window(void *env, const struct vb_mr *window)
 {
 	vb_engine_publish_mr(env, window);
@@ -249,9 +266,10 @@ static void publish(struct vb_engine *engine, const struct vb_qp *qp)
 	bool was_open =
 		bit_change(engine->published, qp->qpn - engine->nic->config.qpn_base, shown.open);
 
-	/* without responder resources a READ is an invalid request: the packets' way says so */
+	/* without responder resources a READ or an atomic is an invalid request: the packets' way
+	 * says so */
 	if (qp->attr.max_dest_rd_atomic == 0)
-		shown.access &= ~(uint32_t)VB_ACCESS_REMOTE_READ;
+		shown.access &= ~(uint32_t)(VB_ACCESS_REMOTE_READ | VB_ACCESS_REMOTE_ATOMIC);
 	if (shown.open || was_open)
 		vb_local_publish_qp(engine->local, &shown);
 	/* A copy under way belongs to the connection that ends here: it may not run into what
@@ -302,6 +320,7 @@ static void cq_event(void *env, struct vb_cq *cq)
 const struct vb_nic_ops vb_engine_nic_ops = {
 	.tx = tx,
 	.direct = direct,
+	.direct_atomic = direct_atomic,
 	.resolve = resolve,
 	.release = release,
 	.event = event,

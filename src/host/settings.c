@@ -45,6 +45,11 @@ static bool parse_redirect(struct vb_settings *settings, const char *text, char 
 	return parse_switch(text, &settings->redirect);
 }
 
+static bool parse_share(struct vb_settings *settings, const char *text, char *why, size_t size)
+{
+	return parse_switch(text, &settings->share);
+}
+
 /* One address of the list: 10.0.0.1, fd00::1, fe80::1%eth0. */
 static bool parse_address(const char *item, struct in6_addr *address, uint32_t *scope_id)
 {
@@ -152,6 +157,16 @@ static const struct vb_setting table[] = {
 		.allowed = "0 or 1",
 		.fallback = "1",
 		.parse = parse_redirect,
+	},
+	{
+		.name = "VERBENA_SHARE",
+		.meaning = "1 lets the processes of one host that have it set map each other's "
+			   "registered "
+			   "memory, for the shortest times; whole pages of private memory only, of "
+			   "which at most 4 MiB are in use when it is registered.",
+		.allowed = "0 or 1",
+		.fallback = "0",
+		.parse = parse_share,
 	},
 };
 

@@ -25,6 +25,7 @@ struct vb_settings {
 	bool local;
 	bool direct;
 	bool redirect;
+	bool share;
 };
 
 struct vb_setting {

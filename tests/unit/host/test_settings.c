@@ -79,6 +79,7 @@ static void wrong_values(void **state)
 		{"VERBENA_LOCAL", "00"},
 		{"VERBENA_LOCAL", " 1"},
 		{"VERBENA_DIRECT", "on"},
+		{"VERBENA_SHARE", "true"},
 		{"VERBENA_ADDR", "eth0"},
 		{"VERBENA_ADDR", "10.0.0.256"},
 		{"VERBENA_ADDR", "10.0.0.1:4791"},
@@ -175,6 +176,10 @@ static void switches(void **state)
 	assert_int_equal(read_with("VERBENA_DIRECT", "0", &settings, &said), 0);
 	assert_false(settings.direct);
 	assert_true(settings.local);
+	assert_false(settings.share);
+	free(said);
+	assert_int_equal(read_with("VERBENA_SHARE", "1", &settings, &said), 0);
+	assert_true(settings.share);
 	free(said);
 }
 
