@@ -298,6 +298,13 @@ static enum outcome change_window(struct vb_qp *qp, struct vb_send_wqe *w)
 	return SENT;
 }
 
+/* is_judged_at_once - the memory of the whole request is looked up before its first packet. Where
+ * there is one packet, and it carries that memory, making it is early enough. */
+static bool is_judged_at_once(const struct vb_send_wqe *w)
+{
+	return w->num_sge > 0 && (w->packets > 1 || is_answered(w));
+}
+
 /* begin - the request at sq_next gets its PSNs. WAIT: not yet. */
 static enum outcome begin(struct vb_qp *qp, struct vb_send_wqe *w)
 {
@@ -311,10 +318,10 @@ static enum outcome begin(struct vb_qp *qp, struct vb_send_wqe *w)
 		reason.value[0] = w->opcode;
 		return fail_locally(qp, w, VB_WC_LOC_QP_OP_ERR, &reason);
 	}
-	if (w->num_sge > 0 && local_iovec(qp, w, 0, w->length, iov, &reason) < 0)
-		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
 	w->psn = qp->req.end_psn;
 	w->packets = is_one_packet(w) ? 1 : (w->length - 1) / qp->mtu + 1;
+	if (is_judged_at_once(w) && local_iovec(qp, w, 0, w->length, iov, &reason) < 0)
+		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
 	qp->req.sq_assigned++;
 	return SENT;
 }

@@ -14,7 +14,26 @@
 struct piece {
 	uint8_t *at;
 	uint32_t length;
+	bool on_demand;
 };
+
+/* in_ordinary_region - the usual case at little cost: memory of an ordinary region that the SGE may
+ * use. NULL: vb_mr_local judges. */
+static inline uint8_t *in_ordinary_region(const struct vb_nic *nic, const struct vb_pd *pd,
+					  const struct vb_sge *sge, uint32_t skip, uint32_t length,
+					  uint32_t rights)
+{
+	const struct vb_mr *mr = nic->mrs[vb_key_slot(sge->lkey)];
+	uint64_t offset;
+
+	if (!mr || mr->lkey != sge->lkey || mr->pd != pd || mr->kind != VB_MR_MEMORY ||
+	    mr->access & VB_ACCESS_ON_DEMAND || rights & ~mr->access)
+		return NULL;
+	offset = sge->addr + skip - mr->iova; /* huge where the SGE begins before the region */
+	if (offset > mr->length || length > mr->length - offset)
+		return NULL;
+	return mr->addr + offset;
+}
 
 /* find_piece - the first length bytes, as far as this SGE has them, behind its first skip bytes.
  * False: the key was refused, reason holds why. */
@@ -23,6 +42,12 @@ static bool find_piece(const struct vb_qp *qp, const struct vb_pd *pd, const str
 		       struct vb_reason *reason)
 {
 	piece->length = VB_MIN(sge->length - skip, length);
+	piece->on_demand = false;
+	piece->at = in_ordinary_region(qp->nic, pd, sge, skip, piece->length,
+				       rights & ~VB_WANT_PRESENT);
+	if (__builtin_expect(piece->at != NULL, 1))
+		return true;
+	piece->on_demand = vb_is_on_demand(qp->nic, sge->lkey);
 	piece->at = vb_mr_local(qp->nic, pd, sge->lkey, sge->addr + skip, piece->length, rights,
 				reason);
 	if (!piece->at) {
@@ -88,7 +113,7 @@ int vb_gather_payload(const struct vb_qp *qp, const struct vb_sge *sges, uint32_
 		}
 		if (!find_piece(qp, send_pd(qp), &sges[i], offset, length, 0, &piece, reason))
 			return -1;
-		if (vb_is_on_demand(nic, sges[i].lkey)) {
+		if (piece.on_demand) {
 			uint8_t *to = nic->bounce + bounced;
 
 			VB_ASSERT(piece.length <= VB_BOUNCE_BYTES - bounced);
