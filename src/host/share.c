@@ -35,6 +35,22 @@ static struct vb_share_arena arena = {.fd = -1};
 static struct vb_share_extent extents[VB_SHARE_EXTENTS];
 static bool refused; /* there is no sharing here, which was said */
 
+/* A thread that the program cancels must not end in between: what follows are system calls. */
+static int enter(void)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_mutex_lock(&lock);
+	return state;
+}
+
+static void leave(int state)
+{
+	pthread_mutex_unlock(&lock);
+	pthread_setcancelstate(state, NULL);
+}
+
 static bool is_taken(const struct vb_share_extent *e)
 {
 	return e->holders || e->worn;
@@ -202,26 +218,28 @@ struct vb_share_extent *vb_share_hold(void *addr, uint64_t length)
 	struct vb_share_extent *e;
 	uint64_t start, bytes;
 	bool touches;
+	int state;
 
 	if (!whole_pages(addr, length, &start, &bytes))
 		return NULL;
-	pthread_mutex_lock(&lock);
+	state = enter();
 	e = find(start, bytes, &touches);
 	if (e)
 		e->holders++;
 	else if (!touches)
 		e = add(start, bytes);
-	pthread_mutex_unlock(&lock);
+	leave(state);
 	return e;
 }
 
 bool vb_share_is_last(struct vb_share_extent *e)
 {
 	bool last;
+	int state;
 
-	pthread_mutex_lock(&lock);
+	state = enter();
 	last = e->holders == 1;
-	pthread_mutex_unlock(&lock);
+	leave(state);
 	return last;
 }
 
@@ -243,9 +261,11 @@ static bool make_private(const struct vb_share_extent *e)
 
 void vb_share_let_go(struct vb_share_extent *e, bool worn)
 {
+	int state;
+
 	if (!e)
 		return;
-	pthread_mutex_lock(&lock);
+	state = enter();
 	if (--e->holders == 0) {
 		if (make_private(e))
 			punch(e->at, e->bytes + e->room);
@@ -253,7 +273,7 @@ void vb_share_let_go(struct vb_share_extent *e, bool worn)
 			worn = true;
 		e->worn |= worn;
 	}
-	pthread_mutex_unlock(&lock);
+	leave(state);
 }
 
 bool vb_share_find(const void *addr, uint64_t length, uint64_t *at, struct vb_share_arena *out)
@@ -261,16 +281,17 @@ bool vb_share_find(const void *addr, uint64_t length, uint64_t *at, struct vb_sh
 	struct vb_share_extent *e;
 	uint64_t start, bytes;
 	bool touches;
+	int state;
 
 	if (!whole_pages(addr, length, &start, &bytes))
 		return false;
-	pthread_mutex_lock(&lock);
+	state = enter();
 	e = find(start, bytes, &touches);
 	if (e) {
 		*at = e->at + (start - e->addr);
 		*out = arena;
 	}
-	pthread_mutex_unlock(&lock);
+	leave(state);
 	return e != NULL;
 }
 
