@@ -7,6 +7,7 @@
 # Quiet and quick when nothing is missing.
 #
 #      setup.sh            what `make test` and `make bench` need
+#      setup.sh --build    what plain `make` needs
 #      setup.sh --demo     what `make demo` needs: the build, and the programs that it shows
 #      setup.sh --interop  also what tests/interop boots its guest with
 #      setup.sh --list     prints all packages, one a line
@@ -22,6 +23,7 @@ case ${1:-} in
 	printf '%s\n' $build $shown $tests $interop
 	exit 0
 	;;
+--build) packages="$build" ;;
 --demo) packages="$build $shown" ;;
 --interop) packages="$build $shown $tests $interop" ;;
 *) packages="$build $shown $tests" ;;
