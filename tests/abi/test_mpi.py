@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""MPI, as Debian ships it: Open MPI over UCX, over its btl openib and over libfabric, MPICH over UCX.
+"""MPI, as Debian ships it: Open MPI over UCX and over its btl openib, MPICH over UCX.
 
 mpi_check, compiled with each one's own compiler wrapper, compares all results. Four ranks are on one virtual host,
 or each on a host of its own; every transport but verbs is switched off, so that no other carries their messages.
