@@ -104,25 +104,6 @@ int vb_memory_check_by_text(int maps, uint64_t start, uint64_t end, bool write)
 	}
 }
 
-int vb_memory_check(const void *addr, uint64_t length, bool write)
-{
-	uint64_t start = (uint64_t)(uintptr_t)addr, end;
-	int maps, rc;
-
-	if (__builtin_add_overflow(start, length, &end))
-		return -EINVAL;
-	if (length == 0)
-		return 0;
-	maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	if (maps < 0)
-		return -errno;
-	rc = vb_memory_check_by_query(maps, start, end, write);
-	if (rc == -ENOTTY)
-		rc = vb_memory_check_by_text(maps, start, end, write);
-	close(maps);
-	return rc;
-}
-
 /* --- memory on demand -------------------------------------------------------------------- */
 
 /* Linux 5.14; older headers do not have them. */
@@ -166,4 +147,34 @@ int vb_memory_bring_in(const void *addr, uint64_t length, bool write)
 	if (!knows_populate(page))
 		return vb_memory_check(addr, length, write);
 	return populate(start, (end + page - 1) & ~(page - 1), write) ? -EFAULT : 0;
+}
+
+/* --- the memory of a region ------------------------------------------------------------- */
+
+/* check_by_use - where the table of mappings is not to be read: no descriptor is left, or there is
+ * no /proc. The pages come in, as they would to be pinned. */
+static int check_by_use(const void *addr, uint64_t length, bool write)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return knows_populate(page) ? vb_memory_bring_in(addr, length, write) : -ENOMEM;
+}
+
+int vb_memory_check(const void *addr, uint64_t length, bool write)
+{
+	uint64_t start = (uint64_t)(uintptr_t)addr, end;
+	int maps, rc;
+
+	if (__builtin_add_overflow(start, length, &end))
+		return -EINVAL;
+	if (length == 0)
+		return 0;
+	maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	if (maps < 0)
+		return check_by_use(addr, length, write);
+	rc = vb_memory_check_by_query(maps, start, end, write);
+	if (rc == -ENOTTY)
+		rc = vb_memory_check_by_text(maps, start, end, write);
+	close(maps);
+	return rc;
 }

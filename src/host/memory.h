@@ -26,8 +26,12 @@ int vb_memory_read(void *to, const void *from, uint32_t length);
 int vb_memory_write(void *to, const void *from, uint32_t length);
 
 /* vb_memory_atomic - op on an aligned word of the same; 0 and the value before. -EFAULT as above;
- * or what clone(2) says. Atomic towards every processor, as anywhere. */
+ * -ENOMEM. Atomic towards every processor, as anywhere; but where no process may be made
+ * (RLIMIT_NPROC, a sandbox), towards other RDMA atomics alone. */
 int vb_memory_atomic(uint64_t *word, const struct vb_atomic *op, uint64_t *before);
+
+/* The latter way. For tests. */
+int vb_memory_atomic_by_copies(uint64_t *word, const struct vb_atomic *op, uint64_t *before);
 
 /* Two ways a copy is made; -ENOSYS, -EPERM: the first is forbidden here. For tests. */
 int vb_memory_copy_by_vm(bool write, void *program, void *ours, uint32_t length);

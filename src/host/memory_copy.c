@@ -16,11 +16,13 @@
  * No system call does arithmetic on 64 bits of memory. So an atomic is done by a child that shares
  * our memory and nothing else, for as long as that takes: as with vfork(2) we wait for it. It
  * handles SIGSEGV and SIGBUS for itself, by ending without having said that it was done. It is no
- * child to the program: no signal tells of it, and a plain wait(2) does not see it.
+ * child to the program: no signal tells of it, and a plain wait(2) does not see it. Where no
+ * process may be made, two copies do it: atomic to other RDMA atomics, and not to the processor's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -133,26 +135,43 @@ static int run_errand(void *argument)
 	return 0;
 }
 
+/* Several engines of the process may have the memory registered. */
+static pthread_mutex_t by_copies_lock = PTHREAD_MUTEX_INITIALIZER;
+
+int vb_memory_atomic_by_copies(uint64_t *word, const struct vb_atomic *op, uint64_t *before)
+{
+	uint64_t value;
+	int rc;
+
+	pthread_mutex_lock(&by_copies_lock);
+	rc = vb_memory_read(before, word, sizeof(*before));
+	if (rc == 0) {
+		value = *before;
+		(void)vb_atomic_do(&value, op);
+		rc = vb_memory_write(word, &value, sizeof(value));
+	}
+	pthread_mutex_unlock(&by_copies_lock);
+	return rc;
+}
+
 int vb_memory_atomic(uint64_t *word, const struct vb_atomic *op, uint64_t *before)
 {
 	struct errand errand = {.word = word, .op = op};
 	uint8_t *stack = malloc(CHILD_STACK);
 	sigset_t all, old;
 	pid_t child;
-	int error;
 
 	if (!stack)
 		return -ENOMEM;
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	child = clone(run_errand, stack + CHILD_STACK, CLONE_VM | CLONE_VFORK, &errand);
-	error = errno;
 	while (child > 0 && waitpid(child, NULL, __WCLONE) < 0 && errno == EINTR)
 		;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	free(stack);
 	if (child < 0)
-		return -error;
+		return vb_memory_atomic_by_copies(word, op, before);
 	if (!__atomic_load_n(&errand.done, __ATOMIC_ACQUIRE))
 		return -EFAULT;
 	*before = errand.before;

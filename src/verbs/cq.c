@@ -104,6 +104,12 @@ struct vb_face_cq *vb_face_cq_create(struct ibv_context *context, uint32_t entri
 		errno = EINVAL;
 		return NULL;
 	}
+	/* The kernel looks the channel up among the file's own. */
+	if (channel &&
+	    vb_face_context(channel->context)->family != vb_face_context(context)->family) {
+		errno = EBADF;
+		return NULL;
+	}
 	cq = calloc(1, sizeof(*cq));
 	if (!cq) {
 		errno = ENOMEM;

@@ -5,6 +5,7 @@
  * Access flags of the optional range may be ignored by definition, and are. HUGETLB is a hint.
  */
 #include <errno.h>
+#include <unistd.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -108,8 +109,15 @@ struct vb_face_mr *vb_face_mr_share(struct ibv_pd *pd, struct vb_face_mr *with)
 static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 				      unsigned int access)
 {
-	struct vb_face_mr *mr = vb_face_mr_create(pd, addr, length, iova, access, NULL);
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	struct vb_face_mr *mr;
 
+	/* As in the kernel: a region has a page at least, if only to name nothing in it. */
+	if (length == 0 && (uintptr_t)addr % page == 0) {
+		errno = EINVAL;
+		return NULL;
+	}
+	mr = vb_face_mr_create(pd, addr, length, iova, access, NULL);
 	if (!mr)
 		return NULL;
 	mr->ibv.addr = addr;

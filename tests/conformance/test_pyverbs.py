@@ -18,7 +18,7 @@ import hosts
 PACKAGED = pathlib.Path("/usr/share/doc/rdma-core/tests")
 PAGE = hosts.ROOT / "docs" / "conformance.md"
 CASES = 170
-PASS_AT_LEAST = 150
+PASS_AT_LEAST = 157  # it rises, and does not fall
 
 
 def unpacked(folder):
@@ -59,14 +59,15 @@ def test_none_fails(cases):
 
 
 def test_the_page_names_each_skip(cases):
+    """These and no others, but that a machine may have what the page says one may lack (huge pages)."""
     skipped = {name: text for name, text in cases.items() if text.startswith("skipped")}
     unnamed = {name: text for name, text in skipped.items() if name not in on_the_page()}
     assert not unnamed, json.dumps(unnamed, indent=1)
-    assert set(on_the_page()) <= set(cases)
+    assert len(on_the_page()) == CASES - PASS_AT_LEAST and set(on_the_page()) <= set(cases)
 
 
 def test_enough_pass(cases):
     passed = sum(text == "ok" for text in cases.values())
     said = re.search(r"(\d+) of the (\d+) cases pass", PAGE.read_text())
-    assert said and int(said[2]) == CASES and int(said[1]) == CASES - len(on_the_page())
-    assert passed >= int(said[1]) >= PASS_AT_LEAST
+    assert said and (int(said[1]), int(said[2])) == (PASS_AT_LEAST, CASES)
+    assert passed >= PASS_AT_LEAST

@@ -2,7 +2,10 @@
 /* Odd but harmless calls. */
 #include "edge.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static void null_lists(void **state)
 {
@@ -167,6 +170,72 @@ static void queue_pairs_of_one_direction(void **state)
 	edge_close(&pair);
 }
 
+/* A channel is looked up among those of the CQ's own context. */
+static void a_channel_of_another_context(void **state)
+{
+	struct edge_pair pair;
+	struct ibv_context *other;
+	struct ibv_comp_channel *channel;
+
+	edge_open(&pair, &(struct edge_options){0});
+	other = ibv_open_device(pair.a.pd->context->device);
+	assert_non_null(other);
+	channel = ibv_create_comp_channel(other);
+	assert_non_null(channel);
+	errno = 0;
+	assert_null(ibv_create_cq(pair.a.pd->context, 1, NULL, channel, 0));
+	assert_int_equal(errno, EBADF);
+	assert_int_equal(channel->refcnt, 0);
+	assert_int_equal(ibv_destroy_comp_channel(channel), 0);
+	assert_int_equal(ibv_close_device(other), 0);
+	edge_close(&pair);
+}
+
+/* No bytes in the middle of a page are a region of that page; at its beginning they are none. */
+static void regions_of_no_bytes(void **state)
+{
+	static _Alignas(4096) char memory[4096];
+	struct edge_pair pair;
+	struct ibv_mr *mr;
+
+	edge_open(&pair, &(struct edge_options){0});
+	errno = 0;
+	assert_null(ibv_reg_mr(pair.a.pd, memory, 0, 0));
+	assert_int_equal(errno, EINVAL);
+	mr = ibv_reg_mr(pair.a.pd, memory + 8, 0, 0);
+	assert_non_null(mr);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	edge_close(&pair);
+}
+
+/* Registering asks for no descriptor where none is left. */
+static void no_descriptor_left(void **state)
+{
+	static char memory[8192];
+	struct rlimit before, none;
+	struct edge_pair pair;
+	struct ibv_mr *mr;
+	int lowest;
+
+	edge_open(&pair, &(struct edge_options){0});
+	lowest = dup(0);
+	assert_true(lowest > 0);
+	close(lowest);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = before;
+	none.rlim_cur = (rlim_t)lowest;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(dup(0), -1);
+	mr = ibv_reg_mr(pair.a.pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
+	errno = 0;
+	assert_null(ibv_reg_mr(pair.a.pd, (void *)4096, 8, 0));
+	assert_int_equal(errno, EFAULT);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_non_null(mr);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	edge_close(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -176,6 +245,9 @@ int main(void)
 		cmocka_unit_test(close_with_objects_alive),
 		cmocka_unit_test(queues_for_nothing),
 		cmocka_unit_test(queue_pairs_of_one_direction),
+		cmocka_unit_test(a_channel_of_another_context),
+		cmocka_unit_test(regions_of_no_bytes),
+		cmocka_unit_test(no_descriptor_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

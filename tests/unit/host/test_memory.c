@@ -227,8 +227,10 @@ static void count_signal(int number)
 	signals++;
 }
 
+typedef int (*atomic_way)(uint64_t *word, const struct vb_atomic *op, uint64_t *before);
+
 /* An atomic that fails is nothing that the program hears of: no signal, no child. */
-static void atomics(void **state)
+static void try_atomics(atomic_way way)
 {
 	const struct vb_atomic add = {VB_ATOMIC_ADD, 5, 0}, swap = {VB_ATOMIC_COMPARE_SWAP, 77, 15},
 			       store = {VB_ATOMIC_STORE, 99, 0};
@@ -240,21 +242,21 @@ static void atomics(void **state)
 	signal(SIGBUS, count_signal);
 	signal(SIGCHLD, count_signal);
 	*word = 10;
-	assert_int_equal(vb_memory_atomic(word, &add, &before), 0);
+	assert_int_equal(way(word, &add, &before), 0);
 	assert_int_equal(before, 10);
-	assert_int_equal(vb_memory_atomic(word, &swap, &before), 0);
+	assert_int_equal(way(word, &swap, &before), 0);
 	assert_int_equal(before, 15);
 	assert_int_equal(*word, 77);
-	assert_int_equal(vb_memory_atomic(word, &swap, &before), 0);
+	assert_int_equal(way(word, &swap, &before), 0);
 	assert_int_equal(before, 77);
 	assert_int_equal(*word, 77);
-	assert_int_equal(vb_memory_atomic(word, &store, &before), 0);
+	assert_int_equal(way(word, &store, &before), 0);
 	assert_int_equal(*word, 99);
 
 	word = (uint64_t *)(void *)(base + 2 * page);
-	assert_int_equal(vb_memory_atomic(word, &add, &before), -EFAULT);
-	assert_int_equal(vb_memory_atomic(word + page / 8, &add, &before), -EFAULT);
-	assert_int_equal(vb_memory_atomic(NULL, &add, &before), -EFAULT);
+	assert_int_equal(way(word, &add, &before), -EFAULT);
+	assert_int_equal(way(word + page / 8, &add, &before), -EFAULT);
+	assert_int_equal(way(NULL, &add, &before), -EFAULT);
 	assert_int_equal(*word, 0);
 	assert_int_equal(signals, 0);
 	assert_true(waitpid(-1, NULL, __WALL) < 0 && errno == ECHILD);
@@ -264,14 +266,25 @@ static void atomics(void **state)
 	munmap(base, 6 * page);
 }
 
+static void atomics(void **state)
+{
+	try_atomics(vb_memory_atomic);
+}
+
+static void atomics_by_copies(void **state)
+{
+	try_atomics(vb_memory_atomic_by_copies);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rights),	cmocka_unit_test(holes),
-		cmocka_unit_test(odd_sizes),	cmocka_unit_test(nothing_and_everything),
-		cmocka_unit_test(usual_memory), cmocka_unit_test(many_mappings),
-		cmocka_unit_test(brought_in),	cmocka_unit_test(copies),
-		cmocka_unit_test(atomics),	cmocka_unit_test(locks_nothing),
+		cmocka_unit_test(rights),	 cmocka_unit_test(holes),
+		cmocka_unit_test(odd_sizes),	 cmocka_unit_test(nothing_and_everything),
+		cmocka_unit_test(usual_memory),	 cmocka_unit_test(many_mappings),
+		cmocka_unit_test(brought_in),	 cmocka_unit_test(copies),
+		cmocka_unit_test(atomics),	 cmocka_unit_test(atomics_by_copies),
+		cmocka_unit_test(locks_nothing),
 	};
 
 	page = (size_t)sysconf(_SC_PAGESIZE);
