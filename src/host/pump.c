@@ -210,12 +210,12 @@ static void hold_answers(struct vb_engine *engine)
 
 static bool is_soon(const struct vb_engine *engine)
 {
-	return engine->nic->now_ns - engine->held.since_ns < HOLD_NS;
+	return vb_engine_now() - engine->held.since_ns < HOLD_NS;
 }
 
 bool vb_engine_holds(const struct vb_engine *engine)
 {
-	return engine->held.answers && vb_engine_now() - engine->held.since_ns < HOLD_NS;
+	return engine->held.answers && is_soon(engine);
 }
 
 /* last_ready - the queue pair that is alone, or was made ready last. */
@@ -262,7 +262,7 @@ static bool holds_post(struct vb_engine *engine)
 	return true;
 }
 
-/* holds - inside, the clock was read. */
+/* holds - whether what the program posted, and the answers before it, stay for now. */
 static bool holds(struct vb_engine *engine)
 {
 	const struct vb_qp *qp = last_ready(engine);
@@ -323,7 +323,8 @@ static void work(struct vb_engine *engine, bool looked_at_udp)
 {
 	engine->held.posts = 0;
 	run_core(engine, looked_at_udp);
-	release_answers(engine, is_soon(engine));
+	if (engine->held.answers)
+		release_answers(engine, is_soon(engine));
 	flush(engine);
 }
 
@@ -384,6 +385,43 @@ static int pump_and_poll(struct vb_engine *engine, struct vb_cq *cq, struct vb_c
 	}
 	vb_engine_unlock(engine);
 	return yield ? yield_and_poll(engine, cq, out, n) : got;
+}
+
+/* look_once - returns whether to yield. */
+static bool look_once(struct vb_engine *engine, bool (*found)(void *arg), void *arg)
+{
+	bool yield = false, by_udp;
+
+	if (!vb_engine_try(engine))
+		return true;
+	count_poll(engine);
+	engine->held.in_a_row = 0;
+	if (!look_around(engine, &by_udp)) {
+		yield = should_yield(engine);
+	} else if (by_udp && !engine->held.answers && found(arg) && may_hold_answers(engine)) {
+		hold_answers(engine);
+	} else {
+		work(engine, by_udp);
+		vb_thread_notice(engine);
+	}
+	vb_engine_unlock(engine);
+	return yield;
+}
+
+bool vb_engine_look_for(struct vb_engine *engine, bool (*found)(void *arg), void *arg, uint64_t ns)
+{
+	const uint64_t until = vb_engine_now() + ns;
+	bool yield;
+
+	do {
+		yield = look_once(engine, found, arg);
+		if (found(arg))
+			return true;
+		if (yield)
+			sched_yield();
+	} while (vb_engine_now() < until &&
+		 atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_ALIVE);
+	return false;
 }
 
 /* Posts that were held back go at a poll, even one that has found something. */
