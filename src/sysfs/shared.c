@@ -198,6 +198,15 @@ static int take(int parent, const char *name, ino_t *inode)
 	return -EAGAIN;
 }
 
+/* The directory above was empty for a moment, and somebody took it away. */
+static bool is_removed(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && status.st_nlink == 0;
+}
+
+/* -ESTALE: parent is gone. */
 static int make_and_take(int parent, const char *name, ino_t *inode)
 {
 	const struct timespec pause = {.tv_nsec = 1000 * 1000};
@@ -209,6 +218,8 @@ static int make_and_take(int parent, const char *name, ino_t *inode)
 		if (rc == -ENOENT) {
 			sweep(parent);
 			rc = make(parent, name, list, count);
+			if (rc == -ENOENT && is_removed(parent))
+				return -ESTALE;
 			if (rc != 0 && rc != -ENOENT)
 				return rc;
 		} else if (rc == -EAGAIN) {
@@ -225,18 +236,21 @@ static int acquire(void)
 	struct vb_device *const *list;
 	char above[VB_USER_DIRECTORY_MAX];
 	struct stat status;
-	int count = vb_host_devices(&list), parent = -EAGAIN, fd;
+	int count = vb_host_devices(&list), parent, fd = -EAGAIN;
 
 	if (count <= 0)
 		return -ENODEV;
-	for (int i = 0; i < TRIES && parent == -EAGAIN; i++)
-		parent = vb_user_directory_open(above);
-	if (parent < 0)
-		return parent;
 	name_tree(list, count, tree.name);
-	snprintf(tree.path, sizeof(tree.path), "%s/%s", above, tree.name);
-	fd = make_and_take(parent, tree.name, &tree.inode);
-	close(parent);
+	for (int i = 0; i < TRIES && (fd == -EAGAIN || fd == -ESTALE); i++) {
+		parent = vb_user_directory_open(above);
+		if (parent < 0) {
+			fd = parent;
+			continue;
+		}
+		snprintf(tree.path, sizeof(tree.path), "%s/%s", above, tree.name);
+		fd = make_and_take(parent, tree.name, &tree.inode);
+		close(parent);
+	}
 	tree.fd = fd < 0 ? -1 : fd;
 	if (fd >= 0 && fstat(fd, &status) == 0)
 		atomic_store(&tree_device, (uint64_t)status.st_dev);

@@ -160,6 +160,15 @@ static struct ibv_ah_attr address_of(const union ibv_gid *gid, const struct edge
 	};
 }
 
+/* What is still under way of an earlier connection of the same queue pairs must not be taken for
+ * what belongs to the new one. */
+static uint32_t reconnections;
+
+static uint32_t first_psn(uint32_t qpn)
+{
+	return (qpn + reconnections * 0x9e371u) & 0xffffff;
+}
+
 static void to_rtr(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid,
 		   const struct edge_options *o)
 {
@@ -167,7 +176,7 @@ static void to_rtr(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid,
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = o->mtu ? o->mtu : IBV_MTU_1024,
 		.dest_qp_num = peer,
-		.rq_psn = peer & 0xffffff,
+		.rq_psn = first_psn(peer),
 		.max_dest_rd_atomic = (uint8_t)or_default(o->max_dest_rd_atomic, 4),
 		.min_rnr_timer = o->rnr_timer_is_exact || o->min_rnr_timer ? o->min_rnr_timer : 1,
 		.ah_attr = address_of(gid, o),
@@ -185,7 +194,7 @@ static void to_rts(struct ibv_qp *qp, const struct edge_options *o)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
-		.sq_psn = qp->qp_num & 0xffffff,
+		.sq_psn = first_psn(qp->qp_num),
 		.timeout = o->timeout ? o->timeout : 14,
 		.retry_cnt = (uint8_t)or_default(o->retry_cnt, 7),
 		.rnr_retry = (uint8_t)or_default(o->rnr_retry, 7),
@@ -256,6 +265,7 @@ void edge_reconnect(struct edge_pair *pair)
 
 	assert_int_equal(ibv_modify_qp(pair->a.qp, &reset, IBV_QP_STATE), 0);
 	assert_int_equal(ibv_modify_qp(pair->b.qp, &reset, IBV_QP_STATE), 0);
+	reconnections++;
 	connect_ends(pair);
 }
 

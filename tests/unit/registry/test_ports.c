@@ -339,7 +339,8 @@ static void the_file_is_private_sparse_and_goes_with_the_last(void **state)
 	assert_false(test_exists(&address, "."));
 }
 
-/* Left by processes that were all killed: the next one finds every port free. */
+/* Left by processes that were all killed: the next one finds every port free. Any process of this
+ * user that starts meanwhile may have taken it away altogether. */
 static void a_host_begins_anew(void **state)
 {
 	struct in6_addr address = test_address(10);
@@ -353,7 +354,8 @@ static void a_host_begins_anew(void **state)
 	assert_int_equal(tell(&child, CLAIM, VB_PS_TCP, BOTH, 80).result, 0);
 	assert_return_code(stat(path, &before), errno);
 	test_kill(&child);
-	assert_return_code(truncate(path, 100), errno); /* and damaged */
+	if (truncate(path, 100) != 0) /* and damaged */
+		assert_int_equal(errno, ENOENT);
 	r = join(10);
 	assert_return_code(stat(path, &after), errno);
 	assert_int_not_equal(after.st_size, 100);
