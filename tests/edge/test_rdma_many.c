@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Many connections of a process to itself (or to its other host), dropped in every order: data
- * arrives on each, and nothing is left behind: as many again, in the same channels, and the same
- * descriptors afterwards. Then threads that share a channel while ids come and go. */
+ * arrives on each, and nothing is left behind: as many again, in the same channels, and as good as
+ * the same descriptors afterwards. Then threads that share a channel while ids come and go. */
 #include "rdma.h"
 
 #include <dirent.h>
@@ -10,6 +10,9 @@
 
 #define COUNT 100
 #define ROUNDS 3
+/* Each host sends from 16 sockets, of which a connection takes one at random: now and then a
+ * hundred connections leave one to the next hundred. One descriptor a connection would be 200. */
+#define POOLS (2 * 16)
 
 struct end {
 	struct rdma_cm_id *id;
@@ -119,7 +122,7 @@ static void many_connections_leave_nothing(void **state)
 		if (round == 0)
 			before = descriptors();
 	}
-	assert_int_equal(descriptors(), before);
+	assert_in_range(descriptors(), before, before + POOLS);
 	rdma_destroy_event_channel(server);
 	rdma_destroy_event_channel(client);
 }
