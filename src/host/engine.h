@@ -67,17 +67,6 @@ struct vb_port {
 	enum vb_port_state state;
 };
 
-/* What is held back for a moment, so that it leaves together with what the program posts next: see
- * pump.c. */
-struct vb_held {
-	bool answers;	   /* what the NIC would say to the packets that came last */
-	uint32_t posts;	   /* pumps that sent nothing */
-	uint32_t in_a_row; /* pumps since the last poll */
-	uint32_t credit;   /* how often answers may be held back yet */
-	uint32_t refused;
-	uint64_t since_ns; /* answers */
-};
-
 struct vb_engine {
 	struct vb_device *device;
 	struct vb_nic *nic;
@@ -112,7 +101,6 @@ struct vb_engine {
 	uint32_t quiet_polls; /* since something happened */
 	uint32_t udp_quiet;   /* looks at the sockets since one found something */
 	uint32_t udp_skipped; /* polls and pumps since the last look */
-	struct vb_held held;
 	_Atomic uint32_t udp_looks;
 	_Atomic uint32_t polls; /* what the thread watches to know that the program polls */
 };
@@ -232,11 +220,6 @@ int vb_engine_withdraw_mr(struct vb_engine *engine, const struct vb_mr *mr);
 /* vb_engine_run - inside: looks at the carriers (at the sockets if told to), lets the NIC run and
  * flushes, until nothing is left or a bound is reached. */
 void vb_engine_run(struct vb_engine *engine, bool look_at_udp);
-/* vb_engine_look - inside, by the thread: looks at the carriers. True: what it found is answered in
- * a moment. *again: there may be more. */
-bool vb_engine_look(struct vb_engine *engine, bool *again);
-/* vb_engine_holds - inside: what is held back may be so for a moment yet. */
-bool vb_engine_holds(const struct vb_engine *engine);
 
 /* --- thread.c ---------------------------------------------------------------------------- */
 int vb_thread_init(struct vb_engine *engine) VB_MUST_USE;

@@ -92,10 +92,6 @@ VB_SHARED void vb_engine_pump(struct vb_engine *engine);
  * the background thread takes over at once. */
 VB_SHARED void vb_engine_wake_thread(struct vb_engine *engine);
 
-/* vb_engine_look_for - outside: pumps as a polling program does until found(arg), for ns
- * nanoseconds. */
-bool vb_engine_look_for(struct vb_engine *engine, bool (*found)(void *arg), void *arg, uint64_t ns);
-
 /* vb_engine_poll_cq - enter, pump as needed, poll, leave. Returns completions, 0, or -errno. Of a CQ
  * that is single (core/cq.h), what is there is taken without entering, and nobody is waited for. */
 int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n);

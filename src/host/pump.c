@@ -10,17 +10,6 @@
  *
  * For the same reason an empty poll reads the clock only one time in 32.
  *
- * What leaves by UDP costs a system call, whether one packet or sixty. Two things wait a moment for
- * company, at most until the program's next poll or the thread's next look:
- *
- *      answers    A program that finds a completion mostly posts something at once. The
- *                 acknowledgement of what came goes behind that, in the same datagram. Where
- *                 the program does not come back soon, this is given up for a while.
- *      posts      Of a program that posts one small message after the other, without a poll in
- *                 between and with others under way, HELD_POSTS go at a time.
- *
- * Neither where the thread sleeps without an end: it would have to be woken for what waits.
- *
  * A program that polls in vain for long gives the processor away now and then: what it waits for is
  * made by another process or thread, which may have no other processor to run on.
  */
@@ -42,12 +31,6 @@
 #define YIELD_EVERY_LOOK 8 /* beside a system call a look, a yield is cheap */
 #define YIELD_AFTER 512	   /* tens of microseconds of looking at rings alone */
 #define YIELD_EVERY 64
-#define HELD_POSTS 32u
-#define HELD_BYTES 1024u  /* longer messages go at once */
-#define POSTS_IN_A_ROW 4u /* that go at once */
-#define HOLD_NS (20u * 1000)
-#define CREDIT 16u
-#define TRY_EVERY 64u
 
 /* after_look - got packets were delivered; room: what was refused may be taken now. */
 static int after_look(struct vb_engine *engine, int got, bool room)
@@ -148,24 +131,8 @@ static void flush(struct vb_engine *engine)
 	engine->udp->ops->flush(engine->udp);
 }
 
-/* release_answers - they go now, which is soon enough or not. */
-static void release_answers(struct vb_engine *engine, bool soon)
-{
-	struct vb_held *held = &engine->held;
-
-	if (!held->answers)
-		return;
-	held->answers = false;
-	if (soon)
-		held->credit = CREDIT;
-	else if (held->credit > 0)
-		held->credit--;
-}
-
 void vb_engine_run(struct vb_engine *engine, bool with_udp)
 {
-	engine->held.posts = 0;
-	release_answers(engine, false);
 	for (int round = 0; round < ROUNDS; round++) {
 		int got = 0;
 
@@ -181,106 +148,10 @@ void vb_engine_run(struct vb_engine *engine, bool with_udp)
 	}
 }
 
-/* --- holding back ------------------------------------------------------------------------ */
-
-static bool thread_looks_soon(const struct vb_engine *engine)
-{
-	return engine->thread.started &&
-	       atomic_load_explicit(&engine->thread.state, memory_order_relaxed) !=
-		       VB_THREAD_BLOCKED;
-}
-
-static bool may_hold_answers(struct vb_engine *engine)
-{
-	struct vb_held *held = &engine->held;
-
-	if (!thread_looks_soon(engine))
-		return false;
-	if (held->credit > 0)
-		return true;
-	return ++held->refused % TRY_EVERY == 0;
-}
-
-static void hold_answers(struct vb_engine *engine)
-{
-	vb_engine_refresh(engine);
-	engine->held.answers = true;
-	engine->held.since_ns = engine->nic->now_ns;
-}
-
-static bool is_soon(const struct vb_engine *engine)
-{
-	return vb_engine_now() - engine->held.since_ns < HOLD_NS;
-}
-
-bool vb_engine_holds(const struct vb_engine *engine)
-{
-	return engine->held.answers && is_soon(engine);
-}
-
-/* last_ready - the queue pair that is alone, or was made ready last. */
-static const struct vb_qp *last_ready(const struct vb_engine *engine)
-{
-	const struct vb_list *ready = &engine->nic->ready;
-
-	return vb_list_is_empty(ready) ? NULL
-				       : vb_list_entry(ready->prev, struct vb_qp, ready_link);
-}
-
-bool vb_engine_look(struct vb_engine *engine, bool *again)
-{
-	const struct vb_qp *qp;
-	int got = 0, by_udp;
-
-	if (engine->local)
-		got = look(engine, engine->local, LOCAL_BUDGET);
-	by_udp = look_at_udp(engine);
-	*again = by_udp > 0;
-	/* More than a message and an acknowledgement: a stream, which waits for its answers. */
-	if (got > 0 || by_udp < 1 || by_udp > 2)
-		return false;
-	qp = last_ready(engine);
-	if (!qp || qp->sq_next != qp->sq_head || !may_hold_answers(engine))
-		return false;
-	hold_answers(engine);
-	return true;
-}
-
-static bool holds_post(struct vb_engine *engine)
-{
-	struct vb_held *held = &engine->held;
-	const struct vb_qp *qp = last_ready(engine);
-
-	held->in_a_row++;
-	if (!qp || qp->type != VB_QPT_RC || qp->path.carrier != engine->udp ||
-	    held->in_a_row <= POSTS_IN_A_ROW || held->posts >= HELD_POSTS ||
-	    qp->req.una_psn == qp->req.end_psn || !thread_looks_soon(engine))
-		return false;
-	if (qp->sq_next != qp->sq_head && vb_qp_wqe(qp, qp->sq_head - 1)->length > HELD_BYTES)
-		return false;
-	held->posts++;
-	return true;
-}
-
-/* holds - whether what the program posted, and the answers before it, stay for now. */
-static bool holds(struct vb_engine *engine)
-{
-	const struct vb_qp *qp = last_ready(engine);
-
-	if (engine->held.answers) {
-		if (qp && qp->sq_next == qp->sq_head && is_soon(engine))
-			return true; /* no send request was posted */
-		release_answers(engine, is_soon(engine));
-	}
-	return holds_post(engine);
-}
-
 void vb_engine_pump(struct vb_engine *engine)
 {
 	bool with_udp = false;
 
-	if (holds(engine))
-		return;
 	if (may_come_by_udp(engine))
 		with_udp = ++engine->udp_skipped >= PUMP_EVERY;
 	vb_engine_run(engine, with_udp);
@@ -296,14 +167,13 @@ static bool should_yield(const struct vb_engine *engine)
 	return quiet >= YIELD_AFTER && quiet % YIELD_EVERY == 0;
 }
 
-/* look_around - what an empty poll does. False: there is nothing to do. */
-static bool look_around(struct vb_engine *engine, bool *by_udp)
+/* What an empty poll does. False: nothing happened. */
+static bool poll_carriers(struct vb_engine *engine)
 {
 	bool with_udp = udp_is_due(engine);
 	int got = 0;
 
 	engine->now_is_fresh = false;
-	*by_udp = with_udp;
 	if (engine->local)
 		got += look(engine, engine->local, LOCAL_BUDGET);
 	if (with_udp)
@@ -316,16 +186,9 @@ static bool look_around(struct vb_engine *engine, bool *by_udp)
 			return false;
 	}
 	engine->quiet_polls = 0;
-	return true;
-}
-
-static void work(struct vb_engine *engine, bool looked_at_udp)
-{
-	engine->held.posts = 0;
-	run_core(engine, looked_at_udp);
-	if (engine->held.answers)
-		release_answers(engine, is_soon(engine));
+	run_core(engine, with_udp);
 	flush(engine);
+	return true;
 }
 
 static void count_poll(struct vb_engine *engine)
@@ -366,70 +229,17 @@ static int yield_and_poll(struct vb_engine *engine, struct vb_cq *cq, struct vb_
 /* Inside, after a look into the CQ in vain; gives the lock back. */
 static int pump_and_poll(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
 {
-	bool yield = false, by_udp;
+	bool yield = false;
 	int got = 0;
 
-	engine->held.in_a_row = 0;
-	if (look_around(engine, &by_udp)) {
-		if (by_udp && !engine->held.answers && may_hold_answers(engine))
-			got = vb_cq_poll(cq, out, n);
-		if (got > 0) {
-			hold_answers(engine);
-		} else {
-			work(engine, by_udp);
-			got = vb_cq_poll(cq, out, n);
-			vb_thread_notice(engine);
-		}
+	if (poll_carriers(engine)) {
+		got = vb_cq_poll(cq, out, n);
+		vb_thread_notice(engine);
 	} else {
 		yield = should_yield(engine);
 	}
 	vb_engine_unlock(engine);
 	return yield ? yield_and_poll(engine, cq, out, n) : got;
-}
-
-/* look_once - returns whether to yield. */
-static bool look_once(struct vb_engine *engine, bool (*found)(void *arg), void *arg)
-{
-	bool yield = false, by_udp;
-
-	if (!vb_engine_try(engine))
-		return true;
-	count_poll(engine);
-	engine->held.in_a_row = 0;
-	if (!look_around(engine, &by_udp)) {
-		yield = should_yield(engine);
-	} else if (by_udp && !engine->held.answers && found(arg) && may_hold_answers(engine)) {
-		hold_answers(engine);
-	} else {
-		work(engine, by_udp);
-		vb_thread_notice(engine);
-	}
-	vb_engine_unlock(engine);
-	return yield;
-}
-
-bool vb_engine_look_for(struct vb_engine *engine, bool (*found)(void *arg), void *arg, uint64_t ns)
-{
-	const uint64_t until = vb_engine_now() + ns;
-	bool yield;
-
-	do {
-		yield = look_once(engine, found, arg);
-		if (found(arg))
-			return true;
-		if (yield)
-			sched_yield();
-	} while (vb_engine_now() < until &&
-		 atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_ALIVE);
-	return false;
-}
-
-/* Posts that were held back go at a poll, even one that has found something. */
-static void release_posts(struct vb_engine *engine)
-{
-	engine->now_is_fresh = false;
-	work(engine, false);
-	vb_thread_notice(engine);
 }
 
 static int poll_single(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
@@ -438,16 +248,9 @@ static int poll_single(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe
 
 	count_poll(engine);
 	got = vb_cq_poll(cq, out, n);
-	if (got == 0)
-		return vb_engine_try(engine) ? pump_and_poll(engine, cq, out, n)
-					     : not_alive(engine);
-	if (engine->held.in_a_row > POSTS_IN_A_ROW && vb_engine_try(engine)) {
-		if (engine->held.posts > 0)
-			release_posts(engine);
-		engine->held.in_a_row = 0;
-		vb_engine_unlock(engine);
-	}
-	return got;
+	if (got > 0)
+		return got;
+	return vb_engine_try(engine) ? pump_and_poll(engine, cq, out, n) : not_alive(engine);
 }
 
 int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
@@ -461,12 +264,9 @@ int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe 
 	if (!vb_engine_lock(engine))
 		return not_alive(engine);
 	count_poll(engine);
-	engine->held.in_a_row = 0;
 	got = vb_cq_poll(cq, out, n);
 	if (got == 0)
 		return pump_and_poll(engine, cq, out, n);
-	if (engine->held.posts > 0)
-		release_posts(engine);
 	vb_engine_unlock(engine);
 	return got;
 }

@@ -239,17 +239,11 @@ enum turn {
 static enum turn run(struct vb_engine *engine, struct memory *memory)
 {
 	uint64_t before = traffic_of(engine);
-	bool found, again;
+	bool found;
 
-	if (vb_engine_holds(engine))
-		return TURN_LINGER;
 	disarm(engine);
 	engine->now_is_fresh = false;
-	if (vb_engine_look(engine, &again)) {
-		memory->park_ns = PARK_FIRST_NS;
-		return TURN_LINGER;
-	}
-	vb_engine_run(engine, again);
+	vb_engine_run(engine, true);
 	if (engine->nic->now_ns >= memory->port_ns) {
 		vb_port_look(engine);
 		memory->port_ns = engine->nic->now_ns + PORT_NS;

@@ -191,8 +191,7 @@ int vb_face_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 	if (!vb_face_enter(cq->engine))
 		return EIO;
 	vb_cq_arm(cq->core, solicited_only != 0);
-	if (!vb_face_looks_itself(ibv->channel))
-		vb_engine_wake_thread(cq->engine);
+	vb_engine_wake_thread(cq->engine);
 	vb_engine_leave(cq->engine);
 	return 0;
 }

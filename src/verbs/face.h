@@ -95,8 +95,6 @@ struct vb_face_context {
 struct vb_face_channel {
 	struct ibv_comp_channel ibv;
 	struct vb_event_queue queue;
-	_Atomic uint32_t credit; /* how often a wait may begin with looking, see channel.c */
-	_Atomic uint32_t waits;
 };
 
 struct vb_face_pd {
@@ -245,11 +243,6 @@ static inline struct vb_face_qp *vb_face_qp(struct ibv_qp *qp)
 {
 	return vb_container_of(qp, struct vb_face_qp, ex.qp_base);
 }
-
-/* channel.c */
-/* vb_face_looks_itself - who waits on the channel mostly finds its events by looking: the thread
- * need not take over. NULL is no channel. */
-bool vb_face_looks_itself(const struct ibv_comp_channel *channel);
 
 /* vb_face_enter - the engine of an object; false once its device is closed, or in a forked child.
  */
