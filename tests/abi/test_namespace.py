@@ -168,6 +168,7 @@ def test_the_program_ends_with_the_command(host):
             time.sleep(hosts.LOOK_SECONDS)
 
 
+# Not as an ordinary user: the program under test changes its user id, which only root may. CI is root.
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_a_program_that_became_another_user_ends_with_the_command(allowed, loopback):
     with start(loopback[0], *NOBODY, "sh", "-c", 'echo $$; exec sleep 60') as program:
