@@ -66,7 +66,8 @@ enum vb_face_kind {
 	VB_FACE_MR,
 	VB_FACE_DM,
 	VB_FACE_XRCD,
-	VB_FACE_TD, /* has no core */
+	VB_FACE_TD,   /* has no core */
+	VB_FACE_DMAH, /* nor has this */
 	VB_FACE_PARENT,
 	VB_FACE_PD,
 	VB_FACE_KINDS,
@@ -136,6 +137,7 @@ struct vb_face_mr {
 	struct vb_engine *engine;
 	struct vb_mr *core;
 	struct vb_mr_backing *backing; /* NULL for the program's own memory */
+	struct vb_face_dmah *dmah;     /* that it was registered with, or NULL: newer.h */
 	bool imported;
 };
 

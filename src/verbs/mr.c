@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "verbs/face.h"
+#include "verbs/newer.h"
 
 _Static_assert((int)VB_ACCESS_LOCAL_WRITE == (int)IBV_ACCESS_LOCAL_WRITE, "access");
 _Static_assert((int)VB_ACCESS_REMOTE_WRITE == (int)IBV_ACCESS_REMOTE_WRITE, "access");
@@ -101,6 +101,7 @@ struct vb_face_mr *vb_face_mr_share(struct ibv_pd *pd, struct vb_face_mr *with)
 	if (!mr)
 		return NULL;
 	mr->imported = true;
+	mr->dmah = with->dmah;
 	vb_face_join(&with->siblings, &mr->siblings);
 	fill_shell(mr, with->core, with->ibv.length, with->ibv.handle);
 	return mr;
@@ -230,8 +231,13 @@ int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, s
 	return 0;
 }
 
-static void release(struct vb_mr_backing *backing)
+/* What the region kept alive. */
+static void release(struct vb_face_mr *mr)
 {
+	struct vb_mr_backing *backing = mr->backing;
+
+	if (mr->dmah)
+		atomic_fetch_sub(&mr->dmah->users, 1);
 	if (!backing)
 		return;
 	if (backing->dm)
@@ -252,6 +258,7 @@ static void strip_siblings(struct vb_face_mr *mr)
 		other->core = NULL;
 		other->engine = NULL;
 		other->backing = NULL;
+		other->dmah = NULL;
 		other->object.has_handle = false;
 	}
 }
@@ -276,7 +283,7 @@ int ibv_dereg_mr(struct ibv_mr *ibv)
 	if (error)
 		return -error;
 	strip_siblings(mr);
-	release(mr->backing);
+	release(mr);
 	free_shell(mr);
 	return 0;
 }
@@ -287,16 +294,17 @@ void ibv_unimport_mr(struct ibv_mr *ibv)
 	struct vb_face_mr *mr = vb_face_mr(ibv);
 
 	if (vb_face_part(&mr->siblings) && deregister(mr) == 0)
-		release(mr->backing);
+		release(mr);
 	free_shell(mr);
 }
 
 void vb_face_mr_close(struct vb_face_mr *mr)
 {
 	if (vb_face_part(&mr->siblings) && deregister(mr) == 0)
-		release(mr->backing);
+		release(mr);
 	mr->core = NULL;
 	mr->engine = NULL;
 	mr->backing = NULL;
+	mr->dmah = NULL;
 	mr->object.has_handle = false;
 }

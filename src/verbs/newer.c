@@ -4,10 +4,9 @@
  * IBVERBS_1.15 to 1.18), for programs that were built with theirs.
  *
  * The header may have them: so they have other names here, and their own where programs look for
- * them. Their structs are described by what the manual pages say. What belongs to the PCIe bus
- * (handles with processing hints) and to counters in an adapter is refused as by a device that has
- * none: there is no bus here, and a counter would be one more memory access where a completion is
- * one already.
+ * them. Their structs are described by what the manual pages say. DMA handles are in dmah.c.
+ * Completion counters are refused as by a device that has none: a counter would be one more memory
+ * access where a completion is one already.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,9 +14,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "verbs/face.h"
+#include "verbs/newer.h"
 
-#define NEWER(name) __asm__(name) __attribute__((visibility("default")))
+#define NEWER VB_NEWER
 
 #define SPEED 1000u /* of the four lanes of 25 Gbit/s that the port tells of, in 100 Mbit/s */
 
@@ -38,7 +37,7 @@ struct region_attr {
 	void *addr;
 	int fd;
 	uint64_t fd_offset;
-	void *dmah;
+	struct vb_face_dmah *dmah;
 	struct buffer *buf; /* only with WITH_BUF: older programs' structs end before */
 };
 
@@ -49,8 +48,6 @@ struct buffer {
 	size_t size;
 };
 
-void *alloc_handle(struct ibv_context *context, void *attr) NEWER("ibv_alloc_dmah");
-int dealloc_handle(void *handle) NEWER("ibv_dealloc_dmah");
 struct ibv_mr *reg_mr_ex(struct ibv_pd *pd, struct region_attr *attr) NEWER("ibv_reg_mr_ex");
 int query_port_speed(struct ibv_context *context, uint32_t port, uint64_t *speed)
 	NEWER("ibv_query_port_speed");
@@ -78,17 +75,7 @@ static void *nothing(void)
 	return NULL;
 }
 
-/* --- 1.15: DMA handles, every kind of region --------------------------------------------- */
-
-void *alloc_handle(struct ibv_context *context, void *attr)
-{
-	return nothing();
-}
-
-int dealloc_handle(void *handle)
-{
-	return EOPNOTSUPP;
-}
+/* --- 1.15: every kind of region, with a DMA handle (dmah.c) ------------------------------- */
 
 /* The range of a buffer of ours. 0 or the errno. */
 static int check_buffer(const struct ibv_pd *pd, const struct region_attr *attr)
@@ -102,35 +89,59 @@ static int check_buffer(const struct ibv_pd *pd, const struct region_attr *attr)
 	return 0;
 }
 
-struct ibv_mr *reg_mr_ex(struct ibv_pd *pd, struct region_attr *attr)
+/* 0 or the errno. A handle is one of its own context's; of pages that come and go no adapter has
+ * any. */
+static int check_handle(const struct ibv_pd *pd, const struct region_attr *attr)
+{
+	if (!attr->dmah)
+		return EINVAL;
+	if (vb_face_context(attr->dmah->context)->family != vb_face_context(pd->context)->family)
+		return ENOENT;
+	return attr->access & IBV_ACCESS_ON_DEMAND && !(attr->comp_mask & WITH_FD) ? EOPNOTSUPP : 0;
+}
+
+/* What the parts of attr say of each other. 0 or the errno. */
+static int check_region(const struct ibv_pd *pd, const struct region_attr *attr)
 {
 	const uint64_t mask = attr->comp_mask;
 	const uint64_t of_fd = WITH_FD | WITH_FD_OFFSET | WITH_IOVA;
+	int error = 0;
 
-	errno = 0;
 	if (mask & ~(uint64_t)(of_fd | WITH_ADDR | WITH_DMAH | WITH_BUF))
-		errno = EINVAL;
-	else if (mask & WITH_DMAH)
-		errno = EOPNOTSUPP;
-	else if (mask & WITH_BUF)
-		errno = check_buffer(pd, attr);
+		return EOPNOTSUPP;
+	if (mask & WITH_BUF)
+		error = check_buffer(pd, attr);
+	if (error == 0 && mask & WITH_FD) {
+		if (mask & (WITH_ADDR | WITH_BUF) || (mask & of_fd) != of_fd)
+			error = EINVAL;
+	} else if (error == 0 && (mask & WITH_FD_OFFSET || !(mask & WITH_ADDR))) {
+		error = EINVAL;
+	}
+	if (error == 0 && mask & WITH_DMAH)
+		error = check_handle(pd, attr);
+	return error;
+}
+
+struct ibv_mr *reg_mr_ex(struct ibv_pd *pd, struct region_attr *attr)
+{
+	const uint64_t mask = attr->comp_mask;
+	struct ibv_mr *mr;
+
+	errno = check_region(pd, attr);
 	if (errno)
 		return NULL;
-	if (mask & WITH_FD) {
-		if (mask & (WITH_ADDR | WITH_BUF) || (mask & of_fd) != of_fd) {
-			errno = EINVAL;
-			return NULL;
-		}
-		return ibv_reg_dmabuf_mr(pd, attr->fd_offset, attr->length, attr->iova, attr->fd,
-					 attr->access);
+	if (mask & WITH_FD)
+		mr = ibv_reg_dmabuf_mr(pd, attr->fd_offset, attr->length, attr->iova, attr->fd,
+				       attr->access);
+	else
+		mr = ibv_reg_mr_iova2(pd, attr->addr, attr->length,
+				      mask & WITH_IOVA ? attr->iova : (uintptr_t)attr->addr,
+				      (unsigned int)attr->access);
+	if (mr && mask & WITH_DMAH) {
+		vb_face_mr(mr)->dmah = attr->dmah;
+		atomic_fetch_add(&attr->dmah->users, 1);
 	}
-	if (mask & WITH_FD_OFFSET || !(mask & WITH_ADDR)) {
-		errno = EINVAL;
-		return NULL;
-	}
-	return ibv_reg_mr_iova2(pd, attr->addr, attr->length,
-				mask & WITH_IOVA ? attr->iova : (uintptr_t)attr->addr,
-				(unsigned int)attr->access);
+	return mr;
 }
 
 /* --- 1.16: a port's speed, device memory as a descriptor --------------------------------- */

@@ -7,6 +7,7 @@
 #include "edge.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -113,8 +114,8 @@ static void regions_of_no_kind(void **state)
 		{FD | IOVA, EINVAL},
 		{FD | FD_OFFSET | IOVA | ADDR, EINVAL},
 		{ADDR | FD_OFFSET, EINVAL},
-		{ADDR | 1u << 20, EINVAL},
-		{ADDR | DMAH, EOPNOTSUPP},
+		{ADDR | 1u << 20, EOPNOTSUPP},
+		{ADDR | DMAH, EINVAL}, /* and none is given */
 	};
 	struct edge_pair pair;
 
@@ -128,6 +129,134 @@ static void regions_of_no_kind(void **state)
 		assert_null(reg_mr_ex(pair.b.pd, attr));
 		assert_int_equal(errno, wrong[i].error);
 	}
+	edge_close(&pair);
+}
+
+/* struct ibv_dmah_init_attr */
+struct dmah_attr {
+	uint32_t comp_mask;
+	uint32_t cpu;
+	uint8_t ph;
+	uint8_t memory;
+};
+enum { CPU = 1, PH = 2, MEMORY = 4 };
+
+static void *alloc_dmah(struct ibv_context *context, struct dmah_attr attr)
+{
+	void *(*call)(struct ibv_context * context, struct dmah_attr * attr);
+
+	*(void **)&call = find("ibv_alloc_dmah", "IBVERBS_1.15");
+	errno = 0;
+	return call(context, &attr);
+}
+
+static int dealloc_dmah(void *dmah)
+{
+	int (*call)(void *dmah);
+
+	*(void **)&call = find("ibv_dealloc_dmah", "IBVERBS_1.15");
+	return call(dmah);
+}
+
+/* One that the process may run on: as many as there are may be forbidden to it. */
+static uint32_t allowed_cpu(void)
+{
+	cpu_set_t set;
+	uint32_t cpu = 0;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
+	while (!CPU_ISSET(cpu, &set))
+		cpu++;
+	return cpu;
+}
+
+static void hints_that_no_bus_takes(void **state)
+{
+	const uint32_t cpu = allowed_cpu();
+	const struct {
+		struct dmah_attr attr;
+		int error; /* as the kernel and its one driver that has handles say */
+	} cases[] = {
+		{{PH, 0, 0, 0}, 0},
+		{{PH, 0xffff, 3, 0xfe}, 0}, /* what is not in the mask is not looked at */
+		{{PH | CPU | MEMORY, cpu, 2, 0}, 0},
+		{{PH | CPU | MEMORY, cpu, 2, 1}, 0},
+		{{PH, 0, 4, 0}, EINVAL}, /* two bits */
+		{{0, 0, 0, 0}, EINVAL},	 /* a processing hint there must be */
+		{{CPU | MEMORY, cpu, 0, 0}, EINVAL},
+		{{PH | CPU, cpu, 0, 0}, EINVAL}, /* both halves of a steering tag, or none */
+		{{PH | MEMORY, 0, 0, 1}, EINVAL},
+		{{PH | CPU | MEMORY, cpu, 0, 2}, EOPNOTSUPP},
+		{{PH | CPU | MEMORY, 0xffff, 0, 0}, EPERM},
+		{{PH | CPU | MEMORY, 0xffffffff, 0, 0}, EPERM},
+		{{PH | 8, 0, 0, 0}, EOPNOTSUPP},
+	};
+	struct edge_pair pair;
+	void *dmah;
+
+	edge_open(&pair, &(struct edge_options){0});
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		dmah = alloc_dmah(pair.a.context, cases[i].attr);
+		assert_int_equal(errno, cases[i].error);
+		assert_int_equal(dmah == NULL, cases[i].error != 0);
+		if (!dmah)
+			continue;
+		assert_ptr_equal(*(struct ibv_context **)dmah, pair.a.context);
+		assert_int_equal(dealloc_dmah(dmah), 0);
+	}
+	edge_close(&pair);
+}
+
+static void regions_with_hints(void **state)
+{
+	struct region_attr attr = {.length = PAGE, .access = EDGE_ALL_ACCESS};
+	struct edge_pair pair;
+	struct ibv_context *strange;
+	struct ibv_mr *mr, *second, *imported;
+	void *dmah;
+
+	edge_open(&pair, &(struct edge_options){0});
+	dmah = alloc_dmah(pair.b.context, (struct dmah_attr){.comp_mask = PH, .ph = 1});
+	assert_non_null(dmah);
+	memset(pair.a.buffer, 'h', 64);
+	attr.addr = pair.b.buffer;
+	attr.comp_mask = ADDR | DMAH;
+	attr.dmah = dmah;
+	mr = reg_mr_ex(pair.b.pd, attr);
+	assert_non_null(mr);
+	assert_int_equal(dealloc_dmah(dmah), EBUSY);
+	imported = ibv_import_mr(pair.b.pd, mr->handle); /* two shells, one region */
+	assert_non_null(imported);
+	ibv_unimport_mr(imported);
+	assert_int_equal(dealloc_dmah(dmah), EBUSY);
+
+	attr.fd = memfd_create("newer", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(attr.fd, PAGE), 0);
+	attr.comp_mask = FD | FD_OFFSET | IOVA | DMAH;
+	second = reg_mr_ex(pair.b.pd, attr);
+	assert_non_null(second);
+	write_to(&pair, mr, (uintptr_t)pair.b.buffer);
+	assert_memory_equal(pair.b.buffer, pair.a.buffer, 64);
+	assert_int_equal(dealloc_dmah(dmah), EBUSY);
+	write_to(&pair, second, 0);
+	close(attr.fd);
+
+	/* A region that was refused does not count. */
+	attr.comp_mask = ADDR | DMAH;
+	attr.access = IBV_ACCESS_REMOTE_WRITE;
+	assert_null(reg_mr_ex(pair.b.pd, attr));
+	assert_int_equal(errno, EINVAL);
+	attr.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND;
+	assert_null(reg_mr_ex(pair.b.pd, attr));
+	assert_int_equal(errno, EOPNOTSUPP);
+	strange = ibv_open_device(pair.b.context->device);
+	attr.dmah = alloc_dmah(strange, (struct dmah_attr){.comp_mask = PH});
+	attr.access = EDGE_ALL_ACCESS;
+	assert_null(reg_mr_ex(pair.b.pd, attr)); /* a handle means nothing beside its context */
+	assert_int_equal(errno, ENOENT);
+	assert_int_equal(dealloc_dmah(attr.dmah), 0);
+	assert_int_equal(ibv_close_device(strange), 0);
+	assert_int_equal(dealloc_dmah(dmah), 0);
 	edge_close(&pair);
 }
 
@@ -236,11 +365,6 @@ static void what_no_device_here_has(void **state)
 	struct edge_pair pair;
 
 	edge_open(&pair, &(struct edge_options){0});
-	*(void **)&alloc = find("ibv_alloc_dmah", "IBVERBS_1.15");
-	errno = 0;
-	assert_null(alloc(pair.a.context, attr));
-	assert_int_equal(errno, EOPNOTSUPP);
-	find("ibv_dealloc_dmah", "IBVERBS_1.15");
 	*(void **)&alloc = find("ibv_create_comp_cntr", "IBVERBS_1.18");
 	errno = 0;
 	assert_null(alloc(pair.a.context, attr));
@@ -258,6 +382,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_kind_of_region),
 		cmocka_unit_test(regions_of_no_kind),
+		cmocka_unit_test(hints_that_no_bus_takes),
+		cmocka_unit_test(regions_with_hints),
 		cmocka_unit_test(buffers),
 		cmocka_unit_test(device_memory_as_a_descriptor),
 		cmocka_unit_test(speed_of_the_port),
