@@ -65,7 +65,8 @@ sanitize:
 
 abi: build
 	@echo "== Debian's unmodified programs, and situations that broke others"
-	@VERBENA_BUILD=$(abspath $(BUILD)) $(PYTEST) tests/abi tests/edge
+	@VERBENA_BUILD=$(abspath $(BUILD)) $(PYTEST) -n 2 --dist loadfile -m "not alone" tests/abi tests/edge
+	@VERBENA_BUILD=$(abspath $(BUILD)) $(PYTEST) -m alone tests/abi tests/edge
 
 conformance: build
 	@echo "== rdma-core's own tests of the verbs API"

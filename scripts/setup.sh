@@ -15,7 +15,7 @@ set -eu
 
 build='gcc libc6-dev cmake make pkg-config libibverbs-dev librdmacm-dev libibumad-dev libisal-dev libcmocka-dev python3'
 shown='ibverbs-utils perftest procps util-linux'
-tests='clang libclang-rt-14-dev python3-pytest python3-pyverbs openmpi-bin libopenmpi-dev mpich libmpich-dev librpma-dev binutils rdmacm-utils infiniband-diags iproute2 iperf3 sockperf qperf fio tgt libiscsi-bin qemu-utils qemu-block-extra libfabric-bin ucx-utils qemu-system-x86'
+tests='clang libclang-rt-14-dev python3-pytest python3-pytest-xdist python3-pyverbs openmpi-bin libopenmpi-dev mpich libmpich-dev librpma-dev binutils rdmacm-utils infiniband-diags iproute2 iperf3 sockperf qperf fio tgt libiscsi-bin qemu-utils qemu-block-extra libfabric-bin ucx-utils qemu-system-x86'
 interop='busybox-static nftables ibverbs-providers'
 
 case ${1:-} in

@@ -12,6 +12,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "lib"))
 import hosts  # noqa: E402
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "alone: perftest's figures are judged. It measures the processor's clock first, and "
+                            "shows nothing but zeros where others keep it from that.")
+
+
 def pytest_sessionstart(session):
     if not hosts.VERBENA.exists():
         pytest.exit(f"{hosts.VERBENA} is not built; run make first", 2)

@@ -8,6 +8,8 @@ import pytest
 
 import hosts
 
+pytestmark = pytest.mark.alone
+
 PROGRAMS = ["ibv_devinfo", "ibv_rc_pingpong", "ib_write_bw", "ib_read_bw", "ib_send_lat", "ib_atomic_bw"]
 LIMIT = 60  # "in under a minute"
 NOBODY = 65534

@@ -8,6 +8,8 @@ import pytest
 
 import hosts
 
+pytestmark = pytest.mark.alone
+
 ALL_SIZES = [2 << k for k in range(23)]  # -a: 2 B to 8 MiB
 
 # (program, its arguments that say what it measures)

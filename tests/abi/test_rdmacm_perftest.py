@@ -5,6 +5,8 @@ import pytest
 
 import hosts
 
+pytestmark = pytest.mark.alone
+
 ITERATIONS = 100
 
 # Not UC: perftest itself refuses -R with it.

@@ -8,6 +8,8 @@ import hosts
 import releases
 import ucx
 
+pytestmark = pytest.mark.alone
+
 ITERATIONS = 100
 
 

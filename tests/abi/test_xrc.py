@@ -9,6 +9,8 @@ import pytest
 
 import hosts
 
+pytestmark = pytest.mark.alone
+
 PERFTEST = [
     ("ib_send_bw", ("-b", "-q", "2")), ("ib_send_lat", ("-e",)), ("ib_write_bw", ()), ("ib_read_lat", ()),
     ("ib_atomic_bw", ("-A", "CMP_AND_SWAP")),

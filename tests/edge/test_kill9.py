@@ -11,6 +11,8 @@ import pytest
 
 import hosts
 
+pytestmark = pytest.mark.alone
+
 RETRY_EXC_ERR, WR_FLUSH_ERR = 12, 5
 BUSY_TICKS = 15  # of processor time, after the table's headings: it is in the middle of it
 
