@@ -197,8 +197,8 @@ def idle(stand, curves):
         return dict(zip(units, (found["idle_qp_resident"], found["idle_qp_allocated"], int(found["idle_ticks"]))))
 
     return [Job(f"{MANY:,} idle QPs", units, run, stand=stand)], [
-        Row(f"memory of {MANY:,} connected QPs, each", "an idle QP, resident", at_most=4096, by="value"),
-        Row(f"memory of {MANY:,} connected QPs, each", "an idle QP, allocated", at_most=4096, by="value"),
+        Row(f"resident memory of {MANY:,} connected QPs, each", "an idle QP, resident", at_most=4096, by="value"),
+        Row(f"allocated memory of {MANY:,} connected QPs, each", "an idle QP, allocated", at_most=4096, by="value"),
         Row(f"processor time of {MANY:,} idle QPs", f"idle for {IDLE_SECONDS} s", at_most=0, by="value"),
     ], []
 
