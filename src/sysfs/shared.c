@@ -32,7 +32,7 @@
 #include "sysfs/sysfs.h"
 
 #define PREFIX "sysfs-"
-#define TRIES 100
+#define TRIES 1000    /* a millisecond apart where another process is at it */
 #define SWEEP_MAX 128 /* trees that one look is about */
 
 /* The device of the latest tree; 0: none yet. */
@@ -198,37 +198,20 @@ static int take(int parent, const char *name, ino_t *inode)
 	return -EAGAIN;
 }
 
-/* The directory above was empty for a moment, and somebody took it away. */
-static bool is_removed(int fd)
-{
-	struct stat status;
-
-	return fstat(fd, &status) == 0 && status.st_nlink == 0;
-}
-
-/* -ESTALE: parent is gone. */
-static int make_and_take(int parent, const char *name, ino_t *inode)
+/* One try, which may have to be repeated: -EAGAIN. */
+static int take_or_make(int parent, const char *name, struct vb_device *const *list, int count,
+			ino_t *inode)
 {
 	const struct timespec pause = {.tv_nsec = 1000 * 1000};
-	struct vb_device *const *list;
-	int count = vb_host_devices(&list), rc = -EAGAIN;
+	int rc = take(parent, name, inode);
 
-	for (int i = 0; i < TRIES; i++) {
-		rc = take(parent, name, inode);
-		if (rc == -ENOENT) {
-			sweep(parent);
-			rc = make(parent, name, list, count);
-			if (rc == -ENOENT && is_removed(parent))
-				return -ESTALE;
-			if (rc != 0 && rc != -ENOENT)
-				return rc;
-		} else if (rc == -EAGAIN) {
-			nanosleep(&pause, NULL);
-		} else {
-			return rc;
-		}
-	}
-	return -EAGAIN;
+	if (rc == -EAGAIN)
+		nanosleep(&pause, NULL);
+	if (rc != -ENOENT)
+		return rc;
+	sweep(parent);
+	rc = make(parent, name, list, count);
+	return rc == 0 || rc == -ENOENT ? -EAGAIN : rc;
 }
 
 static int acquire(void)
@@ -241,14 +224,15 @@ static int acquire(void)
 	if (count <= 0)
 		return -ENODEV;
 	name_tree(list, count, tree.name);
-	for (int i = 0; i < TRIES && (fd == -EAGAIN || fd == -ESTALE); i++) {
+	/* Opened anew each time: it may have been empty for a moment, and taken away. */
+	for (int i = 0; i < TRIES && fd == -EAGAIN; i++) {
 		parent = vb_user_directory_open(above);
 		if (parent < 0) {
 			fd = parent;
 			continue;
 		}
 		snprintf(tree.path, sizeof(tree.path), "%s/%s", above, tree.name);
-		fd = make_and_take(parent, tree.name, &tree.inode);
+		fd = take_or_make(parent, tree.name, list, count, &tree.inode);
 		close(parent);
 	}
 	tree.fd = fd < 0 ? -1 : fd;
