@@ -375,6 +375,25 @@ int edge_post(struct edge_end *from, const struct edge_end *to, uint64_t wr_id,
 	return ibv_post_send(from->qp, &wr, &bad);
 }
 
+static uint8_t filling(size_t i, uint32_t seed)
+{
+	return (uint8_t)((i + seed) * 2654435761u >> 13);
+}
+
+void edge_fill(uint8_t *at, size_t bytes, uint32_t seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		at[i] = filling(i, seed);
+}
+
+bool edge_is_filled(const uint8_t *at, size_t bytes, uint32_t seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (at[i] != filling(i, seed))
+			return false;
+	return true;
+}
+
 enum ibv_qp_state edge_state(struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr;

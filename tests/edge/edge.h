@@ -95,6 +95,9 @@ void edge_post_recv(struct edge_end *end, uint64_t wr_id, uint32_t offset, uint3
  * same place of to's where it has a remote address; returns what ibv_post_send returned. */
 int edge_post(struct edge_end *from, const struct edge_end *to, uint64_t wr_id,
 	      enum ibv_wr_opcode opcode, uint32_t offset, uint32_t length);
+/* edge_fill, edge_is_filled - with bytes that differ from place to place, and from seed to seed. */
+void edge_fill(uint8_t *at, size_t bytes, uint32_t seed);
+bool edge_is_filled(const uint8_t *at, size_t bytes, uint32_t seed);
 double edge_seconds(void);
 enum ibv_qp_state edge_state(struct ibv_qp *qp);
 

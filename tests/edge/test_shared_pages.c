@@ -58,20 +58,6 @@ static uint8_t *new_memory(size_t bytes)
 	return memory;
 }
 
-static void fill(uint8_t *at, size_t bytes, uint32_t seed)
-{
-	for (size_t i = 0; i < bytes; i++)
-		at[i] = (uint8_t)((i + seed) * 2654435761u >> 13);
-}
-
-static bool is_filled(const uint8_t *at, size_t bytes, uint32_t seed)
-{
-	for (size_t i = 0; i < bytes; i++)
-		if (at[i] != (uint8_t)((i + seed) * 2654435761u >> 13))
-			return false;
-	return true;
-}
-
 static struct ibv_mr *reg(struct edge_pair *pair, void *at, size_t bytes)
 {
 	struct ibv_mr *mr = ibv_reg_mr(pair->b.pd, at, bytes, EDGE_ALL_ACCESS);
@@ -94,15 +80,15 @@ static void round_trip(struct edge_pair *pair, struct ibv_mr *mr, uint8_t *at, u
 				 };
 
 	assert_true(length <= EDGE_BUFFER / 2);
-	fill(pair->a.buffer, length, length);
+	edge_fill(pair->a.buffer, length, length);
 	assert_int_equal(ibv_post_send(pair->a.qp, &wr, &bad), 0);
 	edge_expect(pair->a.cq, 1, IBV_WC_SUCCESS);
-	assert_true(is_filled(at, length, length));
+	assert_true(edge_is_filled(at, length, length));
 	sge.addr += EDGE_BUFFER / 2;
 	wr.opcode = IBV_WR_RDMA_READ;
 	assert_int_equal(ibv_post_send(pair->a.qp, &wr, &bad), 0);
 	edge_expect(pair->a.cq, 1, IBV_WC_SUCCESS);
-	assert_true(is_filled(pair->a.buffer + EDGE_BUFFER / 2, length, length));
+	assert_true(edge_is_filled(pair->a.buffer + EDGE_BUFFER / 2, length, length));
 }
 
 static void contents_stay(void **state)
@@ -113,18 +99,18 @@ static void contents_stay(void **state)
 	struct ibv_mr *mr;
 
 	edge_open(&pair, &(struct edge_options){0});
-	fill(memory, bytes / 2, 7);
+	edge_fill(memory, bytes / 2, 7);
 	mr = reg(&pair, memory + 100, bytes - 300);
 	assert_false(is_shared(memory));
 	expect_shared(memory + PAGE);
 	expect_shared(memory + bytes - 2 * PAGE);
 	assert_false(is_shared(memory + bytes - PAGE));
-	assert_true(is_filled(memory, bytes / 2, 7));
+	assert_true(edge_is_filled(memory, bytes / 2, 7));
 	round_trip(&pair, mr, memory + bytes / 2 - 77, 3 * PAGE + 5);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 	assert_false(is_shared(memory + PAGE));
-	assert_true(is_filled(memory, bytes / 2 - 77, 7));
-	assert_true(is_filled(memory + bytes / 2 - 77, 3 * PAGE + 5, 3 * PAGE + 5));
+	assert_true(edge_is_filled(memory, bytes / 2 - 77, 7));
+	assert_true(edge_is_filled(memory + bytes / 2 - 77, 3 * PAGE + 5, 3 * PAGE + 5));
 	for (size_t i = bytes / 2 + 4 * PAGE; i < bytes; i++)
 		assert_int_equal(memory[i], 0);
 	edge_close(&pair);
@@ -293,7 +279,7 @@ static void fork_while_shared(void **state)
 	mr = reg(&pair, memory, bytes);
 	expect_shared(memory);
 	assert_int_equal(mprotect(memory + 8 * PAGE, PAGE, PROT_READ), 0);
-	fill(memory, 8 * PAGE, 1);
+	edge_fill(memory, 8 * PAGE, 1);
 	assert_int_equal(pipe(to_child) | pipe(to_parent), 0);
 	fflush(NULL);
 	pid = fork();
@@ -302,18 +288,18 @@ static void fork_while_shared(void **state)
 		wait_for_byte(to_child[0]); /* the parent has written */
 		if (is_shared(memory) || is_shared(memory + 8 * PAGE))
 			_exit(1);
-		if (!is_filled(memory, 8 * PAGE, 1))
+		if (!edge_is_filled(memory, 8 * PAGE, 1))
 			_exit(2);
-		fill(memory, 8 * PAGE, 3);
+		edge_fill(memory, 8 * PAGE, 3);
 		if (write(to_parent[1], &byte, 1) != 1)
 			_exit(3);
 		wait_for_byte(to_child[0]);
-		_exit(is_filled(memory, 8 * PAGE, 3) ? 0 : 4);
+		_exit(edge_is_filled(memory, 8 * PAGE, 3) ? 0 : 4);
 	}
-	fill(memory, 8 * PAGE, 2);
+	edge_fill(memory, 8 * PAGE, 2);
 	assert_int_equal(write(to_child[1], &byte, 1), 1);
 	assert_int_equal(read(to_parent[0], &byte, 1), 1); /* the child has written */
-	assert_true(is_filled(memory, 8 * PAGE, 2));
+	assert_true(edge_is_filled(memory, 8 * PAGE, 2));
 	expect_shared(memory);
 	round_trip(&pair, mr, memory + 3, 2 * PAGE);
 	assert_int_equal(write(to_child[1], &byte, 1), 1);
@@ -321,7 +307,7 @@ static void fork_while_shared(void **state)
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
-	assert_true(is_filled(memory + 3, 2 * PAGE, 2 * PAGE));
+	assert_true(edge_is_filled(memory + 3, 2 * PAGE, 2 * PAGE));
 	edge_close(&pair);
 	munmap(memory, bytes);
 	for (int i = 0; i < 2; i++) {
@@ -373,24 +359,24 @@ static void grown_and_moved(void **state)
 	struct ibv_mr *mr, *second;
 
 	edge_open(&pair, &(struct edge_options){0});
-	fill(memory, 4 * PAGE, 5);
+	edge_fill(memory, 4 * PAGE, 5);
 	mr = reg(&pair, memory, 4 * PAGE);
 	second = reg(&pair, other, 64 * PAGE);
-	fill(other, 64 * PAGE, 6);
+	edge_fill(other, 64 * PAGE, 6);
 	/* somewhere else, with room */
 	bar = new_memory(64 * PAGE);
 	moved = mremap(memory, 4 * PAGE, 64 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, bar);
 	assert_ptr_equal(moved, bar);
-	assert_true(is_filled(moved, 4 * PAGE, 5));
+	assert_true(edge_is_filled(moved, 4 * PAGE, 5));
 	for (size_t i = 4 * PAGE; i < 64 * PAGE; i++)
 		assert_int_equal(moved[i], 0);
-	fill(moved, 64 * PAGE, 8);
-	assert_true(is_filled(other, 64 * PAGE, 6));
+	edge_fill(moved, 64 * PAGE, 8);
+	assert_true(edge_is_filled(other, 64 * PAGE, 6));
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 	assert_false(is_shared(moved));
 	assert_false(is_shared(moved + 63 * PAGE));
-	assert_true(is_filled(moved, 64 * PAGE, 8));
-	assert_true(is_filled(other, 64 * PAGE, 6));
+	assert_true(edge_is_filled(moved, 64 * PAGE, 8));
+	assert_true(edge_is_filled(other, 64 * PAGE, 6));
 	assert_int_equal(ibv_dereg_mr(second), 0);
 	edge_close(&pair);
 	munmap(moved, 64 * PAGE);
@@ -404,16 +390,16 @@ static void unmapped_and_used_anew(void **state)
 	struct ibv_mr *mr;
 
 	edge_open(&pair, &(struct edge_options){0});
-	fill(memory, 8 * PAGE, 5);
+	edge_fill(memory, 8 * PAGE, 5);
 	mr = reg(&pair, memory, 8 * PAGE);
 	assert_int_equal(munmap(memory + 2 * PAGE, 4 * PAGE), 0);
 	again = mmap(memory + 3 * PAGE, PAGE, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	assert_ptr_equal(again, memory + 3 * PAGE);
-	fill(again, PAGE, 9);
+	edge_fill(again, PAGE, 9);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
-	assert_true(is_filled(again, PAGE, 9));
-	assert_true(is_filled(memory, 2 * PAGE, 5));
+	assert_true(edge_is_filled(again, PAGE, 9));
+	assert_true(edge_is_filled(memory, 2 * PAGE, 5));
 	assert_false(is_shared(memory));
 	assert_false(is_shared(memory + 6 * PAGE));
 	edge_close(&pair);
@@ -433,7 +419,7 @@ static void descriptor_closed(void **state)
 	ssize_t n;
 
 	edge_open(&pair, &(struct edge_options){0});
-	fill(memory, bytes, 4);
+	edge_fill(memory, bytes, 4);
 	mr = reg(&pair, memory, bytes);
 	for (int fd = 3; fd < 256; fd++) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -447,7 +433,7 @@ static void descriptor_closed(void **state)
 	round_trip(&pair, after, later, bytes);
 	assert_int_equal(ibv_dereg_mr(after), 0);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
-	assert_true(is_filled(memory, bytes, 4));
+	assert_true(edge_is_filled(memory, bytes, 4));
 	assert_false(is_shared(memory));
 	edge_close(&pair);
 	munmap(memory, bytes);
@@ -480,7 +466,7 @@ static void overlapping_regions(void **state)
 	round_trip(&pair, inner, memory + 2 * PAGE + 9, 5 * PAGE);
 	assert_int_equal(ibv_dereg_mr(inner), 0);
 	assert_false(is_shared(memory));
-	assert_true(is_filled(memory + 2 * PAGE + 9, 5 * PAGE, 5 * PAGE));
+	assert_true(edge_is_filled(memory + 2 * PAGE + 9, 5 * PAGE, 5 * PAGE));
 	round_trip(&pair, across, memory + 8 * PAGE, 8 * PAGE);
 	assert_int_equal(ibv_dereg_mr(across), 0);
 	edge_close(&pair);
@@ -532,12 +518,12 @@ static void changed_region(void **state)
 
 	edge_open(&pair, &(struct edge_options){0});
 	mr = reg(&pair, first, 4 * PAGE);
-	fill(first, 4 * PAGE, 1);
+	edge_fill(first, 4 * PAGE, 1);
 	assert_int_equal(
 		ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, second, 4 * PAGE, 0), 0);
 	assert_false(is_shared(first));
 	expect_shared(second);
-	assert_true(is_filled(first, 4 * PAGE, 1));
+	assert_true(edge_is_filled(first, 4 * PAGE, 1));
 	round_trip(&pair, mr, second, 4 * PAGE);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 	assert_false(is_shared(second));

@@ -96,20 +96,6 @@ static void choose_hosts(void)
 	setenv("VERBENA_ADDR", hosts, 1);
 }
 
-static void fill(uint8_t *at, size_t bytes, uint32_t seed)
-{
-	for (size_t i = 0; i < bytes; i++)
-		at[i] = (uint8_t)((i + seed) * 2654435761u >> 13);
-}
-
-static bool is_filled(const uint8_t *at, size_t bytes, uint32_t seed)
-{
-	for (size_t i = 0; i < bytes; i++)
-		if (at[i] != (uint8_t)((i + seed) * 2654435761u >> 13))
-			return false;
-	return true;
-}
-
 /* --- an end's life; false: something was refused ------------------------------------------ */
 
 static bool open_end(struct end *end, bool is_peer)
@@ -322,13 +308,13 @@ static void write_and_read(struct end *end)
 
 	for (uint32_t i = 0; i < WRITES; i++) {
 		next_access(&seed, &offset, &length);
-		fill(end->memory, length, i);
+		edge_fill(end->memory, length, i);
 		CHECK(run(end, IBV_WR_RDMA_WRITE, 0, end->peer.at + offset, length, 0) ==
 		      IBV_WC_SUCCESS);
 		memset(end->memory + BYTES / 2, 0, length);
 		CHECK(run(end, IBV_WR_RDMA_READ, BYTES / 2, end->peer.at + offset, length, 0) ==
 		      IBV_WC_SUCCESS);
-		CHECK(is_filled(end->memory + BYTES / 2, length, i));
+		CHECK(edge_is_filled(end->memory + BYTES / 2, length, i));
 	}
 	CHECK(has_mapped_arena() == (is_local() && system_can_share()));
 	CHECK(run(end, IBV_WR_RDMA_WRITE, 0, end->peer.at + AREA_LENGTH - 5, 6, 0) ==
@@ -348,7 +334,7 @@ static void over_borders(void **state)
 	memset(expected, 0, sizeof(expected));
 	for (uint32_t i = 0; i < WRITES; i++) {
 		next_access(&seed, &offset, &length);
-		fill(expected + AREA_FROM + offset, length, i);
+		edge_fill(expected + AREA_FROM + offset, length, i);
 	}
 	assert_memory_equal(end.memory, expected, BYTES);
 	close_end(&end);
@@ -375,7 +361,7 @@ static void *count_beside(void *argument)
 static void write_all(struct end *end)
 {
 	for (uint32_t i = 0; i < 300; i++) {
-		fill(end->memory, 3 * PAGE, i);
+		edge_fill(end->memory, 3 * PAGE, i);
 		CHECK(run(end, IBV_WR_RDMA_WRITE, 0, end->peer.at, 3 * PAGE, 0) == IBV_WC_SUCCESS);
 	}
 }
@@ -406,7 +392,7 @@ static void neighbours_keep_their_data(void **state)
 	pthread_join(thread, NULL);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(*n.word[i], n.count);
-	assert_true(is_filled(end.memory + 200, 3 * PAGE, 299));
+	assert_true(edge_is_filled(end.memory + 200, 3 * PAGE, 299));
 	close_end(&end);
 }
 

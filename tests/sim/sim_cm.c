@@ -10,49 +10,22 @@
  * seeds. One run in 64 is made twice and must have the same event hash.
  */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "repeat.h"
 #include "sim/cm_world.h"
 
 #define TWICE_EVERY 64
 #define PLAN_NUMBERS 4	     /* the first to the fourth message of a kind */
 #define LATE_NS 450000000ull /* more than three timeouts of a gentle world */
 
-/* Called by the sanitizers' runtimes, where there is one, before the process ends. */
-void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
-
-static char repeat[192]; /* how to repeat what runs */
 static const char *program;
 static struct vb_cm_world *world, *other_world;
 static struct vb_cm_world_stats stats;
 static uint64_t all, runs;
 static bool verbose;
-
-static void say_seed(void)
-{
-	if (write(STDERR_FILENO, repeat, strlen(repeat)) < 0)
-		_exit(1);
-}
-
-static void on_crash(int signal_number)
-{
-	say_seed();
-	signal(signal_number, SIG_DFL);
-	raise(signal_number);
-}
-
-static uint64_t wall_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void begin(const struct vb_cm_options *o)
 {
@@ -76,7 +49,7 @@ static bool run(const struct vb_cm_options *o)
 
 	begin(o);
 	if (!vb_cm_world_run(world, o, &hash, &stats)) {
-		say_seed();
+		say_repeat();
 		fprintf(stderr, "%s\n", world->net.sim.failure);
 		return false;
 	}
@@ -86,7 +59,7 @@ static bool run(const struct vb_cm_options *o)
 	/* The same in memory that looks different must do the same. */
 	memset(other_world->ends, 0xa5, VB_CM_WORLD_ENDS * sizeof(*other_world->ends));
 	if (!vb_cm_world_run(other_world, o, &second, &ignored) || second != hash) {
-		say_seed();
+		say_repeat();
 		fprintf(stderr, "two runs differ: event hash %016" PRIx64 " and %016" PRIx64 "\n",
 			hash, second);
 		return false;
@@ -218,11 +191,7 @@ int main(int argc, char **argv)
 		else
 			return usage();
 	}
-	signal(SIGABRT, on_crash);
-	signal(SIGSEGV, on_crash);
-	signal(SIGBUS, on_crash);
-	if (__sanitizer_set_death_callback)
-		__sanitizer_set_death_callback(say_seed);
+	say_repeat_when_it_crashes();
 	world = vb_cm_world_create();
 	other_world = vb_cm_world_create();
 	good = run_all(first, seeds, plans, only);

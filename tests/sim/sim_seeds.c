@@ -8,36 +8,17 @@
  * to others. One seed in 64 runs twice and must have the same event hash.
  */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "repeat.h"
 #include "sim/world.h"
 
 #define TWICE_EVERY 64
 #define PROGRESS_NS 5000000000u
 
-/* Called by the sanitizers' runtimes, where there is one, before the process ends. */
-void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
-
-static char repeat[128]; /* how to repeat the seed that runs */
 static const char *program;
-
-static void say_seed(void)
-{
-	if (write(STDERR_FILENO, repeat, strlen(repeat)) < 0)
-		_exit(1);
-}
-
-static void on_crash(int signal_number)
-{
-	say_seed();
-	signal(signal_number, SIG_DFL);
-	raise(signal_number);
-}
 
 static void begin_seed(uint64_t seed)
 {
@@ -47,20 +28,12 @@ static void begin_seed(uint64_t seed)
 		 seed, program, seed);
 }
 
-static uint64_t wall_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static bool run_seed(struct vb_world *world, uint64_t seed, bool trace, uint64_t *hash,
 		     struct vb_world_stats *stats)
 {
 	if (vb_world_run(world, seed, trace, hash, stats))
 		return true;
-	say_seed();
+	say_repeat();
 	fprintf(stderr, "%s\n", world->net.sim.failure);
 	return false;
 }
@@ -77,7 +50,7 @@ static bool run_again(uint64_t seed, uint64_t hash)
 	good = run_seed(world, seed, false, &second, &ignored);
 	vb_world_destroy(world);
 	if (good && second != hash) {
-		say_seed();
+		say_repeat();
 		fprintf(stderr, "two runs differ: event hash %016" PRIx64 " and %016" PRIx64 "\n",
 			hash, second);
 		return false;
@@ -153,10 +126,6 @@ int main(int argc, char **argv)
 		else
 			return usage();
 	}
-	signal(SIGABRT, on_crash);
-	signal(SIGSEGV, on_crash);
-	signal(SIGBUS, on_crash);
-	if (__sanitizer_set_death_callback)
-		__sanitizer_set_death_callback(say_seed);
+	say_repeat_when_it_crashes();
 	return run_all(first, seeds, verbose);
 }
