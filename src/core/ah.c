@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/beside.h"
 #include "core/limits.h"
 #include "core/nic.h"
 
@@ -51,6 +52,12 @@ struct vb_ah *vb_ah_get(struct vb_ah *ah)
 {
 	ah->refs++;
 	return ah;
+}
+
+void vb_ah_destroy(struct vb_ah *ah)
+{
+	vb_nic_answer(ah->nic);
+	vb_ah_put(ah);
 }
 
 void vb_ah_put(struct vb_ah *ah)

@@ -41,6 +41,9 @@ bool vb_ah_attr_is_valid(const struct vb_ah_attr *attr);
 /* vb_ah_create - resolves the address. NULL with errno EINVAL, ENETUNREACH, ENOMEM. */
 struct vb_ah *vb_ah_create(struct vb_pd *pd, const struct vb_ah_attr *attr);
 struct vb_ah *vb_ah_get(struct vb_ah *ah);
+/* vb_ah_destroy - gives the program's reference back. What was posted beside the NIC has its own by
+ * then. */
+void vb_ah_destroy(struct vb_ah *ah);
 /* vb_ah_put - gives a reference back; the last one frees it. NULL is accepted. */
 void vb_ah_put(struct vb_ah *ah);
 

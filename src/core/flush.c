@@ -56,6 +56,8 @@ void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct v
 		vb_tm_sent(qp, w, status, reason);
 		return;
 	}
+	w->ah = NULL;
+	/* The last look at w: once the completion is there, the place may be posted to again. */
 	if (status != VB_WC_SUCCESS || (w->flags & VB_SEND_SIGNALED)) {
 		const struct vb_cqe cqe = {
 			.wr_id = w->wr_id,
@@ -71,7 +73,6 @@ void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct v
 		};
 		vb_cq_push(qp->send_cq, &cqe, reason);
 	}
-	w->ah = NULL;
 	vb_ah_put(ah);
 }
 
@@ -199,7 +200,7 @@ void vb_qp_forget(struct vb_qp *qp)
 		vb_ah_put(w->ah);
 		w->ah = NULL;
 	}
-	qp->sq_free = qp->sq_una = qp->sq_next = qp->sq_head = 0;
+	qp->sq_free = qp->sq_una = qp->sq_next = qp->sq_head = qp->sq_posted = 0;
 	vb_rq_reset(&qp->rq);
 	qp->watch = (struct vb_watch){0};
 	qp->resp.recv_held = false;

@@ -10,6 +10,9 @@
  *      vb_nic_run(nic, now)             answers, acknowledges, sends, lets timers expire
  *      vb_nic_deadline(nic)             when to call vb_nic_run again at the latest
  *
+ * Two things may be done by another thread at the same time: polling a CQ that is single (cq.h),
+ * and posting to a QP that is (beside.h).
+ *
  * Memory is taken when objects are created, never while packets move.
  */
 #ifndef VB_CORE_NIC_H
@@ -181,6 +184,7 @@ struct vb_nic {
 
 	struct vb_list groups; /* multicast, mcast.c */
 	uint32_t group_count;
+	struct vb_qp *rung;	   /* QPs with requests posted beside the NIC: beside.h */
 	struct vb_list ready;	   /* QPs that may have something to send */
 	struct vb_list blocked;	   /* QPs whose carrier had no room */
 	uint64_t paced_until_ns;   /* UC and UD: when what was sent so far is taken as arrived */

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/beside.h"
 #include "core/nic.h"
 #include "core/transport.h"
 
@@ -90,7 +91,8 @@ static bool judge_flush(const struct vb_send_wr *wr)
 /* judge_send - whether the request can be posted to this QP at all; length is that of its SGEs. */
 static bool judge_send(const struct vb_qp *qp, const struct vb_send_wr *wr, uint64_t length)
 {
-	if (!state_takes_sends(qp->state) || !opcode_is_of(wr->opcode, opcodes_of_type(qp->type)))
+	if (!state_takes_sends(vb_qp_state(qp)) ||
+	    !opcode_is_of(wr->opcode, opcodes_of_type(qp->type)))
 		return false;
 	if (wr->flags & ~(FLAGS_ALL | (qp->type == VB_QPT_RAW_PACKET ? VB_SEND_IP_CSUM : 0)))
 		return false;
@@ -154,7 +156,7 @@ static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const stru
 	*wqe = (struct vb_send_wqe){
 		.wr_id = wr->wr_id,
 		.remote_addr = wr->remote_addr,
-		.ah = qp->type == VB_QPT_UD ? vb_ah_get(wr->ah) : NULL,
+		.ah = qp->type == VB_QPT_UD ? wr->ah : NULL,
 		.length = (uint32_t)VB_MIN(length, (uint64_t)UINT32_MAX),
 		.num_sge = is_inline ? 0 : wr->num_sge,
 		.rkey = wr->rkey,
@@ -212,6 +214,8 @@ int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr)
 	if (qp->sq_head - vb_qp_sq_free(qp) >= qp->cap.max_send_wr)
 		return -ENOMEM;
 	fill_wqe(qp, vb_qp_wqe(qp, qp->sq_head), wr, length);
+	if (qp->type == VB_QPT_UD)
+		vb_ah_get(wr->ah);
 	qp->sq_head++;
 	if (qp->state == VB_QPS_ERR)
 		vb_qp_flush(qp);
@@ -220,6 +224,24 @@ int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr)
 	else
 		vb_nic_make_ready(qp->nic, qp);
 	vb_qp_settle(qp);
+	return 0;
+}
+
+int vb_qp_post_send_beside(struct vb_qp *qp, const struct vb_send_wr *wr)
+{
+	uint64_t length;
+
+	if (wr->num_sge > qp->cap.max_send_sge)
+		return -EINVAL;
+	length = sum_lengths(wr->sges, wr->num_sge);
+	if (!judge_send(qp, wr, length))
+		return -EINVAL;
+	if (wr->opcode == VB_WR_FLUSH)
+		length = wr->flush.length;
+	if (vb_qp_sq_used(qp) >= qp->cap.max_send_wr)
+		return -ENOMEM;
+	fill_wqe(qp, vb_qp_wqe(qp, qp->sq_posted), wr, length);
+	__atomic_store_n(&qp->sq_posted, qp->sq_posted + 1, __ATOMIC_RELEASE);
 	return 0;
 }
 

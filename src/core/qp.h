@@ -5,6 +5,7 @@
  *   qp.c          create, destroy, query
  *   qp_state.c    the state table, modify, what a change of state sets in motion
  *   post.c        posting send and receive requests: the checks, the queue
+ *   beside.c      the same by a thread that does not drive the NIC
  *   requester.c   from requests to packets, for all types; rc_requester.c what RC adds
  *   rc_responder.c, rc_answers.c, uc.c, ud.c   from packets to memory and completions
  *   xrc.c         what the two halves of XRC have instead of a PD and a receive CQ
@@ -307,6 +308,12 @@ struct vb_qp {
 	bool fatal_raised, sqd_notified;
 	bool cq_overran; /* a completion found no room: ERR when the entry under way ends */
 
+	/* posted to by one thread alone, beside the NIC: beside.h */
+	bool single;
+	bool rung;		 /* in the chain of nic->rung, or about to be */
+	uint32_t sq_posted;	 /* the thread's; sq_head follows it */
+	struct vb_qp *next_rung; /* in that chain */
+
 	struct vb_list ready_link; /* in nic->ready: it may have something to send */
 	bool blocked;		   /* the carrier had no room; in nic->blocked instead of ready */
 	struct vb_heap_item timer; /* in the NIC's heap: never later than the QP's real deadline */
@@ -319,6 +326,7 @@ struct vb_qp_init {
 	struct vb_xrcd *xrcd; /* XRC_RECV */
 	struct vb_qp_cap cap;
 	bool sq_sig_all;
+	bool single; /* one thread alone posts to it; QPs that this is nothing for ignore it */
 	void *user;
 	void *room; /* for its queues (room.h), vb_qp_room bytes; NULL: the heap */
 	/* raw packets */
@@ -400,6 +408,12 @@ static inline bool vb_wr_is_answered(uint8_t opcode)
 	return opcode == VB_WR_RDMA_READ || opcode == VB_WR_ATOMIC_CMP_AND_SWP ||
 	       opcode == VB_WR_ATOMIC_FETCH_AND_ADD || opcode == VB_WR_FLUSH ||
 	       opcode == VB_WR_ATOMIC_WRITE;
+}
+
+/* vb_qp_state - as a thread beside the NIC may read it. */
+static inline enum vb_qp_state vb_qp_state(const struct vb_qp *qp)
+{
+	return __atomic_load_n(&qp->state, __ATOMIC_RELAXED);
 }
 
 /* vb_qp_sq_free - a poller may be moving it meanwhile (cq.h): only forward, and to sq_una at most.

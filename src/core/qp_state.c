@@ -13,6 +13,7 @@
 #include <errno.h>
 
 #include "base/psn.h"
+#include "core/beside.h"
 #include "core/mcast.h"
 #include "core/nic.h"
 #include "core/transport.h"
@@ -423,6 +424,8 @@ int vb_qp_modify(struct vb_qp *qp, const struct vb_qp_attr *attr, uint32_t mask)
 
 	if (qp->rss) /* it has no states */
 		return -EOPNOTSUPP;
+	if (qp->single) /* what the program posted before counts as posted in the state before */
+		vb_qp_take_posted(qp);
 	if (!judge_move(qp, attr, mask, to) || !judge_values(attr, mask))
 		return -EINVAL;
 	if (mask & VB_QP_AV) {
@@ -493,7 +496,7 @@ void vb_qp_set_state(struct vb_qp *qp, enum vb_qp_state state)
 	if (from == VB_QPS_ERR && state != VB_QPS_RESET)
 		return;
 	/* First, so that what follows finds the QP where it is going. */
-	qp->state = state;
+	__atomic_store_n(&qp->state, state, __ATOMIC_RELAXED); /* read beside the NIC */
 	switch (state) {
 	case VB_QPS_RESET:
 		enter_reset(qp);

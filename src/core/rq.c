@@ -97,7 +97,7 @@ int vb_rq_post(struct vb_rq *rq, const struct vb_recv_wr *wr)
 	wqe->wr_id = wr->wr_id;
 	wqe->length = (uint32_t)length;
 	copy_sges(wqe, wr->sges, wr->num_sge);
-	rq->head++;
+	__atomic_store_n(&rq->head, rq->head + 1, __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -105,13 +105,13 @@ bool vb_rq_take(struct vb_rq *rq, struct vb_recv_wqe *out)
 {
 	const struct vb_recv_wqe *wqe;
 
-	if (rq->head == rq->tail)
+	if (vb_rq_count(rq) == 0)
 		return false;
 	wqe = &rq->ring[rq->tail & rq->mask];
 	out->wr_id = wqe->wr_id;
 	out->length = wqe->length;
 	copy_sges(out, wqe->sges, wqe->num_sge);
-	rq->tail++;
+	__atomic_store_n(&rq->tail, rq->tail + 1, __ATOMIC_RELEASE);
 	return true;
 }
 

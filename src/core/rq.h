@@ -6,6 +6,8 @@
  * copies it into the QP and forgets the slot; where the message ends it completes the copy. A slot
  * of a QP's own queue is free again as soon as it is taken. With an SRQ the requests of several QPs
  * may be under way at once.
+ *
+ * One may post while another takes: who posts moves head, who takes moves tail (beside.h).
  */
 #ifndef VB_CORE_RQ_H
 #define VB_CORE_RQ_H
@@ -82,7 +84,8 @@ bool vb_rq_take(struct vb_rq *rq, struct vb_recv_wqe *out);
 
 static inline uint32_t vb_rq_count(const struct vb_rq *rq)
 {
-	return rq->head - rq->tail;
+	return __atomic_load_n(&rq->head, __ATOMIC_ACQUIRE) -
+	       __atomic_load_n(&rq->tail, __ATOMIC_ACQUIRE);
 }
 
 /* vb_srq_create - NULL with errno EINVAL (no requests, or a limit exceeded), ENOMEM. */

@@ -30,6 +30,7 @@
 #include <stdatomic.h>
 
 #include "carrier/carrier.h"
+#include "core/beside.h"
 #include "host/host.h"
 #include "host/lock.h"
 #include "host/settings.h"
@@ -107,12 +108,35 @@ struct vb_engine {
 
 /* --- engine.c ---------------------------------------------------------------------------- */
 
+/* vb_engine_answer - pump.c, outside: takes over what was posted beside the NIC, unless another
+ * thread is inside, who will. */
+void vb_engine_answer(struct vb_engine *engine);
+
+/*
+ * vb_engine_give - gives the lock back, and then sees to what was posted beside the NIC meanwhile
+ * (core/beside.h). None is lost:
+ *
+ *      who posts                              who is inside
+ *      1  rings                               3  gives the lock back
+ *      2  tries the lock                      4  looks whether somebody rang
+ *
+ * All four are sequentially consistent, so they have one order. If 2 fails, it saw the lock held by
+ * somebody, whose 3 comes after 2, and so after 1; his 4 finds the ring, or that it was answered.
+ * Who finds it tries the lock in his turn: that is a 2 again.
+ */
+static inline void vb_engine_give(struct vb_engine *engine)
+{
+	vb_lock_give(&engine->lock);
+	if (vb_nic_is_rung(engine->nic))
+		vb_engine_answer(engine);
+}
+
 /* vb_engine_unlock - what vb_engine_lock began ends. */
 static inline void vb_engine_unlock(struct vb_engine *engine)
 {
 	int state = engine->cancel_state;
 
-	vb_lock_give(&engine->lock);
+	vb_engine_give(engine);
 	pthread_setcancelstate(state, NULL);
 }
 
@@ -231,6 +255,8 @@ void vb_thread_settle(struct vb_engine *engine);
 void vb_thread_stop(struct vb_engine *engine);
 void vb_thread_finish(struct vb_engine *engine);
 void vb_thread_wake(struct vb_engine *engine);
+/* vb_thread_summon - outside: it takes a turn soon, whatever it is at. */
+void vb_thread_summon(struct vb_engine *engine);
 
 /* vb_thread_notice - inside, before leaving: the thread sleeps, perhaps longer than it may now. */
 static inline void vb_thread_notice(struct vb_engine *engine)

@@ -44,7 +44,7 @@ static void after_fork_in_parent(void)
 	vb_share_after_fork_in_parent();
 	for (unsigned int i = 0; i < VB_MAX_DEVICES; i++)
 		if (vb_engines[i])
-			vb_lock_give(&vb_engines[i]->lock);
+			vb_engine_give(vb_engines[i]);
 	pthread_mutex_unlock(&vb_engines_lock);
 }
 
@@ -91,6 +91,11 @@ static void depart(struct vb_engine *engine)
 {
 	if (!vb_lock_try(&engine->lock) && !vb_lock_wait(&engine->lock, EXIT_PATIENCE_NS))
 		return;
+	if (vb_nic_is_rung(engine->nic)) { /* posted before the end */
+		vb_engine_refresh(engine);
+		vb_nic_answer(engine->nic);
+		vb_engine_run(engine, false);
+	}
 	atomic_store(&engine->life, VB_AT_EXIT);
 	vb_gsi_close(engine, VB_FAREWELL_NS);
 	vb_traffic_publish(engine);

@@ -92,8 +92,17 @@ VB_SHARED void vb_engine_pump(struct vb_engine *engine);
  * the background thread takes over at once. */
 VB_SHARED void vb_engine_wake_thread(struct vb_engine *engine);
 
-/* vb_engine_poll_cq - enter, pump as needed, poll, leave. Returns completions, 0, or -errno. Of a CQ
- * that is single (core/cq.h), what is there is taken without entering, and nobody is waited for. */
+/* vb_engine_is_alive - false in a forked child, and at exit: nothing may be posted beside the NIC
+ * either (core/beside.h). */
+bool vb_engine_is_alive(const struct vb_engine *engine);
+/* vb_engine_hand_over - outside, by the thread that posted beside the NIC: what was posted to qp
+ * goes its way, at once or, where another thread is inside, when that leaves; nobody is waited for.
+ * qp is NULL where the receives of a shared queue were posted, which need nobody's help. */
+void vb_engine_hand_over(struct vb_engine *engine, struct vb_qp *qp);
+
+/* vb_engine_poll_cq - enter, pump as needed, poll, leave. Returns completions, 0, or -errno. Of a
+ * CQ that is single (core/cq.h), what is there is taken without entering, and nobody is waited for.
+ */
 int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n);
 
 /* vb_engine_reg_mr - checks that the pages exist with the rights (-EFAULT), registers and

@@ -32,7 +32,7 @@ bool vb_lock_wait(struct vb_lock *lock, uint64_t timeout_ns)
 			return true;
 		relax();
 	}
-	while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0) {
+	while (atomic_exchange_explicit(&lock->word, 2, memory_order_seq_cst) != 0) {
 		struct timespec left, *until = NULL;
 		uint64_t now;
 

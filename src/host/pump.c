@@ -28,6 +28,7 @@
 #define COLD_EVERY 32
 #define PUMP_EVERY 16 /* a post looks at the sockets less often: polls will */
 #define CLOCK_EVERY 32
+#define ANSWERS 8	   /* turns for what others post meanwhile, at the end of a call */
 #define YIELD_EVERY_LOOK 8 /* beside a system call a look, a yield is cheap */
 #define YIELD_AFTER 512	   /* tens of microseconds of looking at rings alone */
 #define YIELD_EVERY 64
@@ -156,6 +157,66 @@ void vb_engine_pump(struct vb_engine *engine)
 		with_udp = ++engine->udp_skipped >= PUMP_EVERY;
 	vb_engine_run(engine, with_udp);
 }
+
+/* --- what was posted beside the NIC ------------------------------------------------------ */
+
+static bool is_alive(const struct vb_engine *engine)
+{
+	return atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_ALIVE;
+}
+
+bool vb_engine_is_alive(const struct vb_engine *engine)
+{
+	return is_alive(engine);
+}
+
+/* Bounded: others may post as fast as this thread works it off, and it has something else to do.
+ * The background thread has not. */
+void vb_engine_answer(struct vb_engine *engine)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	for (int i = 0; vb_nic_is_rung(engine->nic) && is_alive(engine); i++) {
+		if (i == ANSWERS && engine->thread.started) {
+			vb_thread_summon(engine);
+			break;
+		}
+		if (!vb_lock_try(&engine->lock))
+			break;
+		if (is_alive(engine)) {
+			vb_engine_refresh(engine);
+			vb_nic_answer(engine->nic);
+			vb_engine_pump(engine);
+			vb_thread_notice(engine);
+		}
+		vb_lock_give(&engine->lock);
+	}
+	pthread_setcancelstate(state, NULL);
+}
+
+void vb_engine_hand_over(struct vb_engine *engine, struct vb_qp *qp)
+{
+	bool rang = false;
+
+	if (!vb_engine_try(engine)) {
+		if (!qp)
+			return;
+		vb_qp_ring(qp);
+		rang = true;
+		if (!vb_engine_try(engine))
+			return;
+	}
+	vb_engine_refresh(engine);
+	if (qp && !rang)
+		vb_qp_take_posted(qp);
+	if (vb_nic_is_rung(engine->nic))
+		vb_nic_answer(engine->nic);
+	vb_engine_pump(engine);
+	vb_engine_leave(engine);
+}
+
+/* --- polling ----------------------------------------------------------------------------- */
 
 /* After a poll in vain. */
 static bool should_yield(const struct vb_engine *engine)

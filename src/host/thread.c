@@ -99,6 +99,13 @@ void vb_engine_wake_thread(struct vb_engine *engine)
 		vb_thread_wake(engine);
 }
 
+void vb_thread_summon(struct vb_engine *engine)
+{
+	atomic_store(&engine->thread.wanted, true);
+	if (atomic_load(&engine->thread.state) != VB_THREAD_AWAKE)
+		vb_thread_wake(engine);
+}
+
 /* After it, whoever wakes the thread writes again; what they did before is seen from here on. */
 static void drain(struct vb_thread *thread)
 {
@@ -144,7 +151,7 @@ static void look_for_strays(struct vb_engine *engine, struct memory *memory)
 		if (!is_over(engine))
 			vb_engine_run(engine, true);
 		looks = atomic_load_explicit(&engine->udp_looks, memory_order_relaxed);
-		vb_lock_give(&engine->lock);
+		vb_engine_give(engine);
 	}
 	memory->udp_looks = looks;
 }
@@ -156,7 +163,7 @@ static void hear_the_port(struct vb_engine *engine)
 		return;
 	if (!is_over(engine))
 		vb_port_look(engine);
-	vb_lock_give(&engine->lock);
+	vb_engine_give(engine);
 }
 
 static void park(struct vb_engine *engine, struct memory *memory)
@@ -280,7 +287,7 @@ static enum turn take_turn(struct vb_engine *engine, struct memory *memory)
 		atomic_store(&thread->wake_at_ns, wake_at(engine, memory));
 		atomic_store(&thread->state, VB_THREAD_BLOCKED);
 	}
-	vb_lock_give(&engine->lock);
+	vb_engine_give(engine);
 	return turn;
 }
 

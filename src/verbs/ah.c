@@ -117,7 +117,7 @@ int ibv_destroy_ah(struct ibv_ah *ibv)
 	struct vb_face_ah *ah = vb_container_of(ibv, struct vb_face_ah, ibv);
 
 	if (vb_face_enter(ah->engine)) {
-		vb_ah_put(ah->core);
+		vb_ah_destroy(ah->core);
 		vb_engine_leave(ah->engine);
 	}
 	vb_face_remove(&ah->object);
@@ -127,7 +127,7 @@ int ibv_destroy_ah(struct ibv_ah *ibv)
 
 void vb_face_ah_close(struct vb_face_ah *ah)
 {
-	vb_ah_put(ah->core);
+	vb_ah_destroy(ah->core);
 	ah->core = NULL;
 	ah->engine = NULL;
 }

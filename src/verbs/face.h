@@ -163,6 +163,7 @@ struct vb_face_srq {
 	struct ibv_srq ibv;
 	struct vb_engine *engine;
 	struct vb_srq *core;
+	bool beside; /* as for a queue pair */
 	struct vb_rings rings;
 	struct vb_face_object object;
 	struct vb_async_source error, limit;
@@ -203,6 +204,7 @@ struct vb_face_qp {
 	struct vb_engine *engine;
 	struct vb_qp *core;
 	struct vb_rings rings;
+	bool beside;		    /* one thread alone posts to it, beside the NIC */
 	struct vb_builder *builder; /* qp_ex.c; NULL for a QP made without send_ops_flags */
 	int sq_sig_all;
 	struct ibv_xrcd *xrcd; /* XRC_RECV */
@@ -251,6 +253,12 @@ static inline struct vb_face_qp *vb_face_qp(struct ibv_qp *qp)
 static inline bool vb_face_enter(struct vb_engine *engine)
 {
 	return engine && vb_engine_enter(engine);
+}
+
+/* vb_face_beside - the same for what is posted beside the NIC; nothing is entered. */
+static inline bool vb_face_beside(const struct vb_engine *engine)
+{
+	return engine && vb_engine_is_alive(engine);
 }
 
 /* vb_face_imm - the word of a completion that holds immediate data or, in host order, an rkey. */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "core/beside.h"
 #include "verbs/face.h"
 
 _Static_assert((int)VB_MW_TYPE_1 == (int)IBV_MW_TYPE_1, "type");
@@ -127,7 +128,12 @@ int vb_face_bind_mw(struct ibv_qp *ibv_qp, struct ibv_mw *mw, struct ibv_mw_bind
 		return -error;
 	if (!vb_face_enter(qp->engine))
 		return EIO;
-	error = vb_qp_post_send(qp->core, &wr);
+	if (qp->core->single) {
+		error = vb_qp_post_send_beside(qp->core, &wr);
+		vb_qp_take_posted(qp->core);
+	} else {
+		error = vb_qp_post_send(qp->core, &wr);
+	}
 	if (error == 0) {
 		mw->rkey = rkey;
 		vb_engine_pump(qp->engine);

@@ -6,8 +6,10 @@
  * thread domain, and the program's allocator for the rings of QPs, CQs and SRQs. It keeps the PD by
  * counting among its users, and each object whose rings are its keeps it.
  *
- * A thread domain is a promise: one thread uses what is made with it. What that is good for is said
- * in core/cq.h and docs/decisions.md.
+ * A thread domain is a promise: one thread at a time uses what is made with it. Polling a CQ and
+ * posting to a QP or an SRQ then take no lock, and wait for no other thread (core/cq.h,
+ * core/beside.h, docs/decisions.md). Two kinds of objects are as without one: raw packet QPs, and
+ * SRQs of tag matching with their QPs, whose lists and send queues are the NIC's as well.
  */
 #include <errno.h>
 #include <stdlib.h>

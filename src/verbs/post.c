@@ -2,11 +2,13 @@
 /*
  * post.c - posting work requests: the hot path from the program to the core.
  *
- * One call takes the engine once, whatever the length of the list, and lets it work once.
+ * One call takes the engine once, whatever the length of the list, and lets it work once. What was
+ * made with a thread domain is posted to beside the engine (core/beside.h), and handed over.
  */
 #include <endian.h>
 #include <errno.h>
 
+#include "core/beside.h"
 #include "verbs/face.h"
 #include "verbs/raw.h"
 
@@ -60,7 +62,11 @@ static bool of_windows_to_core(const struct ibv_send_wr *wr, struct vb_send_wr *
 				     &core->bind);
 }
 
-static inline int post_one(struct vb_face_qp *qp, const struct ibv_send_wr *wr)
+/* One of core/qp.h and core/beside.h, a constant wherever it is used. */
+typedef int post_send_fn(struct vb_qp *qp, const struct vb_send_wr *wr);
+
+static inline __attribute__((always_inline)) int
+post_one(struct vb_face_qp *qp, const struct ibv_send_wr *wr, post_send_fn *post)
 {
 	struct vb_send_wr core;
 
@@ -99,7 +105,27 @@ static inline int post_one(struct vb_face_qp *qp, const struct ibv_send_wr *wr)
 	if (wr->opcode >= IBV_WR_LOCAL_INV && wr->opcode <= IBV_WR_SEND_WITH_INV &&
 	    !of_windows_to_core(wr, &core))
 		return -EINVAL;
-	return vb_qp_post_send(qp->core, &core);
+	return post(qp->core, &core);
+}
+
+static int post_sends_beside(struct vb_face_qp *qp, struct ibv_send_wr *wr,
+			     struct ibv_send_wr **bad)
+{
+	int error = 0;
+
+	if (!vb_face_beside(qp->engine)) {
+		*bad = wr;
+		return EIO;
+	}
+	for (; wr; wr = wr->next) {
+		error = post_one(qp, wr, vb_qp_post_send_beside);
+		if (error) {
+			*bad = wr;
+			break;
+		}
+	}
+	vb_engine_hand_over(qp->engine, qp->core);
+	return -error;
 }
 
 int vb_face_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -109,12 +135,14 @@ int vb_face_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_sen
 
 	if (!wr)
 		return 0;
+	if (qp->beside)
+		return post_sends_beside(qp, wr, bad);
 	if (!vb_face_enter(qp->engine)) {
 		*bad = wr;
 		return EIO;
 	}
 	for (; wr; wr = wr->next) {
-		error = post_one(qp, wr);
+		error = post_one(qp, wr, vb_qp_post_send);
 		if (error) {
 			*bad = wr;
 			break;
@@ -161,10 +189,39 @@ static inline int post_receives(struct vb_engine *engine, struct vb_qp *qp, stru
 	return -error;
 }
 
+/* The same beside the engine. */
+static int post_receives_beside(struct vb_engine *engine, struct vb_qp *qp, struct vb_srq *srq,
+				struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct vb_recv_wr core;
+	int error = 0;
+
+	if (!wr)
+		return 0;
+	if (!vb_face_beside(engine)) {
+		*bad = wr;
+		return EIO;
+	}
+	for (; wr; wr = wr->next) {
+		if (!receive_to_core(wr, &core))
+			error = -EINVAL;
+		else
+			error = srq ? vb_srq_post(srq, &core) : vb_qp_post_recv_beside(qp, &core);
+		if (error) {
+			*bad = wr;
+			break;
+		}
+	}
+	vb_engine_hand_over(engine, qp);
+	return -error;
+}
+
 int vb_face_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct vb_face_qp *qp = vb_face_qp(ibv);
 
+	if (qp->beside)
+		return post_receives_beside(qp->engine, qp->core, NULL, wr, bad);
 	return post_receives(qp->engine, qp->core, NULL, wr, bad);
 }
 
@@ -172,5 +229,7 @@ int vb_face_post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ib
 {
 	struct vb_face_srq *srq = vb_face_srq(ibv);
 
+	if (srq->beside)
+		return post_receives_beside(srq->engine, NULL, srq->core, wr, bad);
 	return post_receives(srq->engine, NULL, srq->core, wr, bad);
 }

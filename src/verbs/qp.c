@@ -171,6 +171,7 @@ static int create_core(struct vb_face_qp *qp, struct vb_engine *engine,
 		.recv_cq = ibv->recv_cq ? vb_face_cq(ibv->recv_cq)->core : NULL,
 		.xrcd = qp->xrcd ? vb_face_xrcd(qp->xrcd)->core : NULL,
 		.sq_sig_all = attr->sq_sig_all != 0,
+		.single = ibv->pd && vb_face_is_single(vb_face_pd(ibv->pd)),
 		.user = qp,
 		.max_tso_header = raw->max_tso_header,
 		.strip_vlan = raw->strip_vlan,
@@ -193,6 +194,7 @@ static int create_core(struct vb_face_qp *qp, struct vb_engine *engine,
 	vb_engine_leave(engine);
 	if (error)
 		return error;
+	qp->beside = qp->core->single;
 	qp->engine = engine;
 	caps_from_core(&init.cap, &attr->cap);
 	return 0;

@@ -4,7 +4,8 @@
  *
  * Between ibv_wr_start and ibv_wr_complete the requests are only collected; complete posts all of
  * them or, when one is wrong or there is no room, none. The QP's builder is locked in between, not
- * the engine: a program may take its time. The first error is kept and returned by complete.
+ * the engine: a program may take its time; with a thread domain neither is. The first error is kept
+ * and returned by complete.
  *
  *      requests   one for each operation, naming its first SGE
  *      sges       of all requests, in order
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/beside.h"
 #include "verbs/face.h"
 
 #define VB_BUILDER_FLAGS                                                                           \
@@ -31,7 +33,8 @@ struct vb_built {
 };
 
 struct vb_builder {
-	pthread_mutex_t lock; /* held from start to complete or abort */
+	pthread_mutex_t lock; /* held from start to complete or abort, but for: */
+	bool single;	      /* one thread alone posts */
 	int error;
 	struct vb_qp_cap cap;
 	uint64_t operations; /* send_ops_flags that the QP's type has */
@@ -376,11 +379,23 @@ static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote
 
 /* --- the critical region ----------------------------------------------------------------- */
 
+static void lock(struct vb_builder *b)
+{
+	if (!b->single)
+		pthread_mutex_lock(&b->lock);
+}
+
+static void unlock(struct vb_builder *b)
+{
+	if (!b->single)
+		pthread_mutex_unlock(&b->lock);
+}
+
 static void wr_start(struct ibv_qp_ex *ex)
 {
 	struct vb_builder *b = builder_of(ex);
 
-	pthread_mutex_lock(&b->lock);
+	lock(b);
 	b->error = 0;
 	b->request_count = 0;
 	b->sge_count = 0;
@@ -389,13 +404,13 @@ static void wr_start(struct ibv_qp_ex *ex)
 
 static void wr_abort(struct ibv_qp_ex *ex)
 {
-	pthread_mutex_unlock(&builder_of(ex)->lock);
+	unlock(builder_of(ex));
 }
 
-/* Inside the engine: all of them or, when one is refused, none. */
+/* Inside the engine, or beside it: all of them or, when one is refused, none. */
 static int post_all(struct vb_qp *core, struct vb_builder *b)
 {
-	uint32_t i, used = core->sq_head - vb_qp_sq_free(core);
+	uint32_t i, used = vb_qp_sq_used(core);
 	int error;
 
 	if (b->request_count > core->cap.max_send_wr - used)
@@ -415,11 +430,35 @@ static int post_all(struct vb_qp *core, struct vb_builder *b)
 
 		if (built->wr.flags & VB_SEND_INLINE)
 			b->sges[built->first_sge].addr += (uintptr_t)b->bytes;
-		error = vb_qp_post_send(core, &built->wr);
+		error = b->single ? vb_qp_post_send_beside(core, &built->wr)
+				  : vb_qp_post_send(core, &built->wr);
 		if (error)
 			return error;
 	}
 	return 0;
+}
+
+static int complete_beside(struct vb_face_qp *qp)
+{
+	int error;
+
+	if (!vb_face_beside(qp->engine))
+		return EIO;
+	error = -post_all(qp->core, qp->builder);
+	vb_engine_hand_over(qp->engine, qp->core);
+	return error;
+}
+
+static int complete_inside(struct vb_face_qp *qp)
+{
+	int error;
+
+	if (!vb_face_enter(qp->engine))
+		return EIO;
+	error = -post_all(qp->core, qp->builder);
+	vb_engine_pump(qp->engine);
+	vb_engine_leave(qp->engine);
+	return error;
 }
 
 static int wr_complete(struct ibv_qp_ex *ex)
@@ -428,16 +467,9 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	struct vb_builder *b = qp->builder;
 	int error = b->error;
 
-	if (!error && b->request_count) {
-		if (vb_face_enter(qp->engine)) {
-			error = -post_all(qp->core, b);
-			vb_engine_pump(qp->engine);
-			vb_engine_leave(qp->engine);
-		} else {
-			error = EIO;
-		}
-	}
-	pthread_mutex_unlock(&b->lock);
+	if (!error && b->request_count)
+		error = b->single ? complete_beside(qp) : complete_inside(qp);
+	unlock(b);
 	return error;
 }
 
@@ -503,6 +535,7 @@ int vb_builder_create(struct vb_face_qp *qp, uint64_t operations)
 	if (!b)
 		return -ENOMEM;
 	pthread_mutex_init(&b->lock, NULL);
+	b->single = qp->beside;
 	b->cap = qp->core->cap;
 	b->operations = supported_operations(ex->qp_base.qp_type);
 	b->needs_address =

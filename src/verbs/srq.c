@@ -82,6 +82,7 @@ struct ibv_srq *vb_face_srq_create(struct ibv_pd *ibv_pd, void *user, struct ibv
 	}
 	attr->max_wr = srq->core->rq.max_wr;
 	attr->max_sge = srq->core->rq.max_sge;
+	srq->beside = vb_face_is_single(pd);
 	srq->engine = pd->engine;
 	vb_face_add(ibv_pd->context, &srq->object, VB_FACE_SRQ);
 	return &srq->ibv;

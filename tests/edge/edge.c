@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #define WAIT_SECONDS 20.0
-#define QKEY 0x11223344u
 
 double edge_seconds(void)
 {
@@ -143,7 +142,7 @@ static void to_init(struct ibv_qp *qp, const struct edge_options *o)
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
 		.qp_access_flags = (unsigned int)or_default(o->qp_access, EDGE_ALL_ACCESS),
-		.qkey = QKEY,
+		.qkey = EDGE_QKEY,
 	};
 	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 
@@ -364,7 +363,7 @@ int edge_post(struct edge_end *from, const struct edge_end *to, uint64_t wr_id,
 	if (from->qp->qp_type == IBV_QPT_UD) {
 		wr.wr.ud.ah = from->ah;
 		wr.wr.ud.remote_qpn = to->qp->qp_num;
-		wr.wr.ud.remote_qkey = QKEY;
+		wr.wr.ud.remote_qkey = EDGE_QKEY;
 	} else if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		wr.wr.atomic.remote_addr = (uintptr_t)to->buffer + offset;
 		wr.wr.atomic.rkey = to->mr->rkey;

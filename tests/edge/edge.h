@@ -24,6 +24,7 @@
 #include <infiniband/verbs.h>
 
 #define EDGE_BUFFER (1u << 20)
+#define EDGE_QKEY 0x11223344u /* of every UD queue pair that edge.c brings up */
 #define EDGE_ALL_ACCESS                                                                            \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
