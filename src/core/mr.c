@@ -82,11 +82,24 @@ static uint32_t make_key(uint32_t slot, uint32_t random_bits)
 	       slot << VB_KEY_TAG_BITS | (random_bits & ((1u << VB_KEY_TAG_BITS) - 1));
 }
 
+/* has_good_keys - it brought them, of one slot, and that is free. */
+static bool has_good_keys(const struct vb_nic *nic, const struct vb_mr *mr)
+{
+	const uint32_t slot = vb_key_slot(mr->lkey);
+
+	return slot && slot == vb_key_slot(mr->rkey) && !nic->mrs[slot];
+}
+
 static void choose_keys(struct vb_nic *nic, struct vb_mr *mr)
 {
-	uint32_t slot = choose_slot(nic);
-	uint32_t bits = nic->ops.random(nic->env) % TAG_COUNT;
-	uint32_t other = bits;
+	uint32_t slot, bits, other;
+
+	if (has_good_keys(nic, mr)) {
+		nic->mrs[vb_key_slot(mr->lkey)] = mr;
+		return;
+	}
+	slot = choose_slot(nic);
+	other = bits = nic->ops.random(nic->env) % TAG_COUNT;
 
 	/* Any of the other values, each as likely. */
 	if (!nic->config.equal_keys)
@@ -153,11 +166,19 @@ static struct vb_mr *add(struct vb_pd *pd, const struct vb_mr *given)
 struct vb_mr *vb_mr_create(struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova,
 			   uint32_t access)
 {
+	return vb_mr_create_again(pd, addr, length, iova, access, 0, 0);
+}
+
+struct vb_mr *vb_mr_create_again(struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova,
+				 uint32_t access, uint32_t lkey, uint32_t rkey)
+{
 	const struct vb_mr given = {
 		.addr = addr,
 		.iova = iova,
 		.length = length,
 		.access = access,
+		.lkey = lkey,
+		.rkey = rkey,
 	};
 
 	if (!is_valid(addr, length, iova, access)) {

@@ -88,6 +88,11 @@ int vb_pd_destroy(struct vb_pd *pd);
 struct vb_mr *vb_mr_create(struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova,
 			   uint32_t access);
 
+/* vb_mr_create_again - the same for a region that has its keys already, from another NIC: it is
+ * known by them here where their slot is free, else by keys of its own. */
+struct vb_mr *vb_mr_create_again(struct vb_pd *pd, void *addr, uint64_t length, uint64_t iova,
+				 uint32_t access, uint32_t lkey, uint32_t rkey);
+
 /* vb_mr_create_null - the null region of a PD (ibv_alloc_null_mr(3)): any SGE of its lkey is in
  * range. Only the lkey is of use. ENOMEM as above. */
 struct vb_mr *vb_mr_create_null(struct vb_pd *pd);
@@ -130,7 +135,7 @@ uint8_t *vb_mr_remote(struct vb_nic *nic, const struct vb_pd *pd, uint32_t qpn, 
 bool vb_mr_is_null(const uint8_t *at);
 
 /* Between mr.c and mw.c */
-/* vb_mr_enter - gives it a slot and random keys. -ENOMEM when count reaches limit. */
+/* vb_mr_enter - gives it a slot and random keys, unless it brought good ones. -ENOMEM when count reaches limit. */
 int vb_mr_enter(struct vb_mr *mr, uint32_t *count, uint32_t limit);
 void vb_mr_leave(struct vb_mr *mr, uint32_t *count);
 

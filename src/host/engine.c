@@ -153,6 +153,7 @@ static int create(struct vb_device *device, struct vb_engine **out)
 		goto err;
 	memset(engine, 0, sizeof(*engine));
 	engine->device = device;
+	vb_list_init(&engine->foreign);
 	engine->direct = vb_settings()->direct;
 	engine->share = vb_settings()->share && vb_settings()->local && engine->direct;
 	what = "its place among the processes of this host";

@@ -7,6 +7,7 @@
  *   pump.c     packets in, the core's turn, packets out; polling
  *   thread.c   the background thread
  *   region.c   memory regions: check, register, publish, withdraw
+ *   foreign.c  regions whose memory is another process's
  *   share*.c   whole pages of regions that peers map (VERBENA_SHARE)
  *   port.c     whether the interface is up
  *   raw.c      raw packets
@@ -29,6 +30,7 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 
+#include "base/list.h"
 #include "carrier/carrier.h"
 #include "core/beside.h"
 #include "host/host.h"
@@ -93,6 +95,7 @@ struct vb_engine {
 	struct vb_thread thread;
 	struct vb_port port;
 	struct vb_gsi *gsi;
+	struct vb_list foreign; /* memory of other processes that regions are over: foreign.h */
 	struct vb_traffic traffic;
 
 	alignas(64) struct vb_lock lock;

@@ -19,6 +19,7 @@
 #include "host/address.h"
 #include "host/device.h"
 #include "host/engine.h"
+#include "host/foreign.h"
 #include "host/memory.h"
 #include "host/raw.h"
 #include "wire/mad.h"
@@ -200,18 +201,25 @@ static int hide_window(void *env, const struct vb_mr *window)
 
 static bool present(void *env, const void *at, uint64_t length, bool write)
 {
-	return vb_memory_bring_in(at, length, write) == 0;
+	const struct vb_foreign *foreign = vb_foreign_at(env, at);
+
+	return foreign ? vb_foreign_is_there(env, foreign)
+		       : vb_memory_bring_in(at, length, write) == 0;
 }
 
 static bool copy(void *env, bool write, void *region, void *ours, uint32_t length)
 {
+	const struct vb_foreign *foreign = vb_foreign_at(env, region);
+
+	if (foreign)
+		return vb_foreign_copy(env, foreign, write, region, ours, length) == 0;
 	return (write ? vb_memory_write(region, ours, length)
 		      : vb_memory_read(ours, region, length)) == 0;
 }
 
 static bool atomic(void *env, uint64_t *word, const struct vb_atomic *op, uint64_t *before)
 {
-	return vb_memory_atomic(word, op, before) == 0;
+	return !vb_foreign_at(env, word) && vb_memory_atomic(word, op, before) == 0;
 }
 
 static bool is_for_gsi(const struct vb_rx *rx)

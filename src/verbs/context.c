@@ -7,12 +7,13 @@
  * entry that is NULL makes the inline function answer EOPNOTSUPP.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "sysfs/sysfs.h"
-#include "verbs/face.h"
+#include "verbs/exports.h"
 #include "verbs/raw.h"
 
 uint32_t vb_face_handle(void)
@@ -137,7 +138,7 @@ static void sweep_once(void)
 		vb_sysfs_sweep();
 }
 
-struct ibv_context *vb_face_open(struct ibv_device *device, int cmd_fd, uint32_t family)
+struct ibv_context *vb_face_open(struct ibv_device *device, uint32_t family)
 {
 	struct vb_face_context *context;
 	int error;
@@ -154,20 +155,22 @@ struct ibv_context *vb_face_open(struct ibv_device *device, int cmd_fd, uint32_t
 	}
 	sweep_once();
 	context->family = family;
-	context->verbs.context.cmd_fd = cmd_fd;
 	vb_face_contexts_add(context);
 	return &context->verbs.context;
 }
 
 struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
-	uint32_t family = vb_face_handle();
-	int fd = vb_face_command_fd((unsigned int)ibv_get_device_index(device), family);
-	struct ibv_context *context = vb_face_open(device, fd, family);
+	struct ibv_context *ibv = vb_face_open(device, vb_face_handle());
 
-	if (!context && fd >= 0)
-		close(fd);
-	return context;
+	if (!ibv)
+		return NULL;
+	ibv->cmd_fd =
+		vb_exports_create(vb_face_context(ibv), (unsigned int)ibv_get_device_index(device));
+	/* A context without can do all but be imported; programs set flags on the descriptor. */
+	if (ibv->cmd_fd < 0)
+		ibv->cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	return ibv;
 }
 
 /* The core of every object that is still alive ends; its shell stays with the program. */
@@ -220,6 +223,9 @@ int ibv_close_device(struct ibv_context *ibv)
 		vb_engine_put(engine);
 	}
 	context->engine = NULL;
+	vb_exports_part(context);
+	vb_imports_put(context->imports);
+	context->imports = NULL;
 	if (ibv->cmd_fd >= 0)
 		close(ibv->cmd_fd);
 	ibv->cmd_fd = -1;

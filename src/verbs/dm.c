@@ -7,7 +7,8 @@
  * each device. No engine is needed to allocate and copy, so that a child may do it with what it
  * inherited. Registered, it is a region like any other, zero based.
  *
- * A page and more of it can be had as a descriptor (ibv_dm_export_dmabuf_fd(3)): it is a memfd.
+ * A page and more of it can be had as a descriptor (ibv_dm_export_dmabuf_fd(3)): it is a memfd. By
+ * that another process imports it.
  *
  * Copies are of whole words at word offsets, as adapters want them.
  */
@@ -18,9 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "verbs/face.h"
+#include "verbs/exports.h"
 
 #define WORD 4u
 #define GRANULE 64u /* what a piece takes is a multiple of it */
@@ -33,6 +35,7 @@ struct vb_dm_memory {
 	size_t length;
 	int fd; /* -1: less than a page */
 	unsigned int device;
+	bool foreign; /* another process's, which has it on its account */
 	atomic_uint regions;
 };
 
@@ -56,7 +59,8 @@ static bool take(unsigned int device, uint64_t bytes)
 
 static void free_memory(struct vb_dm_memory *memory)
 {
-	atomic_fetch_sub(&taken[memory->device], granules(memory->length));
+	if (!memory->foreign)
+		atomic_fetch_sub(&taken[memory->device], granules(memory->length));
 	munmap(memory->base, memory->length);
 	if (memory->fd >= 0)
 		close(memory->fd);
@@ -177,6 +181,63 @@ static struct vb_face_dm *make_shell(struct ibv_context *context, struct vb_dm_m
 	return dm;
 }
 
+static void export(struct vb_face_dm *dm)
+{
+	struct stat status;
+
+	if (dm->memory->fd < 0 || fstat(dm->memory->fd, &status) < 0)
+		return;
+	vb_export_add(&dm->object, &(struct vb_export){
+					   .kind = VB_EXPORT_DM,
+					   .handle = dm->ibv.handle,
+					   .fd = dm->memory->fd,
+					   .length = dm->memory->length,
+					   .inode = status.st_ino,
+				   });
+}
+
+/* NULL: it is not what it was said to be, or no memory. */
+static struct vb_dm_memory *map_foreign(const struct vb_export *like, int fd)
+{
+	struct vb_dm_memory *memory = calloc(1, sizeof(*memory));
+	const int seals = fcntl(fd, F_GET_SEALS);
+	struct stat status;
+
+	if (!memory || seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &status) < 0 ||
+	    status.st_ino != like->inode || (uint64_t)status.st_size != like->length) {
+		free(memory);
+		return NULL;
+	}
+	memory->base = mmap(NULL, like->length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory->base == MAP_FAILED) {
+		free(memory);
+		return NULL;
+	}
+	memory->length = like->length;
+	memory->fd = fd;
+	memory->foreign = true;
+	return memory;
+}
+
+struct vb_face_dm *vb_face_dm_import(struct ibv_context *context, const struct vb_export *like,
+				     int fd)
+{
+	struct vb_dm_memory *memory = map_foreign(like, fd);
+	struct vb_face_dm *dm = memory ? make_shell(context, memory, like->handle) : NULL;
+
+	if (!dm) {
+		if (memory)
+			free_memory(memory); /* and fd */
+		else
+			close(fd);
+		errno = ENOMEM;
+		return NULL;
+	}
+	dm->object.foreign = true;
+	vb_face_add(context, &dm->object, VB_FACE_DM);
+	return dm;
+}
+
 struct ibv_dm *vb_face_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
 {
 	unsigned int device = vb_face_host_device(context)->index;
@@ -201,6 +262,7 @@ struct ibv_dm *vb_face_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm
 		return NULL;
 	}
 	vb_face_add(context, &dm->object, VB_FACE_DM);
+	export(dm);
 	return &dm->ibv;
 }
 
@@ -212,6 +274,8 @@ struct vb_face_dm *vb_face_dm_share(struct ibv_context *context, struct vb_face_
 		errno = ENOMEM;
 		return NULL;
 	}
+	dm->object.foreign = with->object.foreign;
+	dm->object.unit = with->object.unit;
 	vb_face_join(&with->siblings, &dm->siblings);
 	vb_face_add(context, &dm->object, VB_FACE_DM);
 	return dm;
@@ -235,7 +299,9 @@ int vb_face_free_dm(struct ibv_dm *ibv)
 
 		other->memory = NULL;
 		other->object.has_handle = false;
+		other->object.unit = 0;
 	}
+	vb_export_drop(&dm->object);
 	if (dm->memory)
 		free_memory(dm->memory);
 	free_shell(dm);
@@ -245,8 +311,10 @@ int vb_face_free_dm(struct ibv_dm *ibv)
 /* Without another shell nobody could free the memory any more: then it goes too. */
 static void leave(struct vb_face_dm *dm)
 {
-	if (vb_face_part(&dm->siblings) && dm->memory && !atomic_load(&dm->memory->regions))
+	if (vb_face_part(&dm->siblings) && dm->memory && !atomic_load(&dm->memory->regions)) {
+		vb_export_drop(&dm->object);
 		free_memory(dm->memory);
+	}
 	dm->memory = NULL;
 	dm->object.has_handle = false;
 }

@@ -78,7 +78,9 @@ struct vb_face_object {
 	struct vb_list link;
 	struct vb_face_context *context;
 	bool has_handle; /* it can be imported by that number */
+	bool foreign;	 /* it was, from another process, whose number it is */
 	uint32_t handle;
+	uint32_t unit; /* where other processes find it: exports.h; 0: nowhere */
 };
 
 struct vb_face_context {
@@ -86,8 +88,10 @@ struct vb_face_context {
 	struct vb_list link;	  /* in the list of open contexts */
 	pthread_mutex_t lock;	  /* objects, references */
 	struct vb_list objects[VB_FACE_KINDS];
-	unsigned int references; /* the program's, and one for each object */
-	uint32_t family;	 /* what contexts of one cmd_fd have in common */
+	unsigned int references;    /* the program's, and one for each object */
+	uint32_t family;	    /* what contexts of one cmd_fd have in common */
+	struct vb_exports *exports; /* what others may import of it, or NULL */
+	struct vb_imports *imports; /* what it may import of another process, or NULL */
 	struct vb_event_queue async;
 	struct vb_async_source device_fatal, port_active, port_error;
 	struct verbs_context verbs; /* last: it ends with the public ibv_context */
@@ -127,7 +131,8 @@ struct vb_mr_backing {
 	struct vb_dm_memory *dm; /* device memory, or NULL */
 	void *mapping;		 /* of a descriptor, or NULL: mapped bytes */
 	size_t mapped;
-	uint64_t offset; /* of the region in it */
+	uint64_t offset;	    /* of the region in it */
+	struct vb_foreign *foreign; /* another process's memory, or NULL */
 };
 
 struct vb_face_mr {
@@ -290,19 +295,12 @@ void vb_face_xrcd_close(struct vb_face_xrcd *xrcd);
 void vb_face_parent_close(struct vb_face_pd *pd);
 void vb_face_pd_close(struct vb_face_pd *pd);
 
-/* vb_face_open - a context on a device, which takes over cmd_fd. family 0: a new one. NULL with
- * errno, and cmd_fd is still the caller's. */
-struct ibv_context *vb_face_open(struct ibv_device *device, int cmd_fd, uint32_t family);
+/* vb_face_open - a context of that family on a device, without cmd_fd. NULL with errno. */
+struct ibv_context *vb_face_open(struct ibv_device *device, uint32_t family);
 /* vb_face_device - by its index; NULL. */
 struct ibv_device *vb_face_device(unsigned int index);
 
 /* --- import.c ---------------------------------------------------------------------------- */
-/* vb_face_command_fd - a descriptor that names the family and can be handed to ibv_import_device.
- */
-int vb_face_command_fd(unsigned int device_index, uint32_t family);
-/* vb_face_find - the object of that kind and handle in any context of this one's family; NULL. */
-struct vb_face_object *vb_face_find(struct vb_face_context *context, enum vb_face_kind kind,
-				    uint32_t handle);
 /* vb_face_join - a shell becomes a sibling of another. */
 void vb_face_join(struct vb_list *siblings, struct vb_list *newcomer);
 /* vb_face_part - takes a shell out of its siblings. True: it was the last. */

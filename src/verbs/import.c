@@ -4,11 +4,8 @@
  * (ibv_import_device(3), ibv_import_pd(3), ibv_import_mr(3), ibv_import_dm(3)).
  *
  * A device of ours lives in a process, and so do its objects: the descriptor of a context names
- * its process, device and family, and whoever holds a copy of it in the same process gets a context
- * of that family. Handles are good in all contexts of a family. In another process it is refused:
- * the memory behind the regions could not be reached there.
- *
- *      cmd_fd: a sealed memfd        magic | pid | device | family
+ * its process, device and family (exports.h), and whoever holds a copy of it gets a context of that
+ * family. In the same process handles are good in all contexts of a family:
  *
  *      context A (family 7)          context B (family 7)
  *        shell of a PD  <- siblings ->  shell of the same PD
@@ -17,75 +14,210 @@
  *
  * Destroying through any shell ends the core, and its other shells can only be unimported, as the
  * manual has it. Closing a context gives up its shells alone where there are others.
+ *
+ * In another process of the host the device is that process's own, with a NIC and queue pairs of
+ * its own, and so are the cores:
+ *
+ *      exporter                          importer
+ *        PD        <- looked up -          a PD
+ *        region    <- looked up -          a region with the same keys, if they are free there; its
+ *        memory    <- copied to and from -   memory is the exporter's (host/foreign.h)
+ *        DM        <- mapped -             the same pages
+ *
+ * When the exporter deregisters a region, changes it or ends, the importer's is there as one on
+ * demand without memory. Destroying an import ends what the importer has, and no more.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "verbs/face.h"
+#include "verbs/exports.h"
 
-struct command {
-	char magic[16];
-	int32_t pid;
-	uint32_t device;
-	uint32_t family;
-};
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
 
-static const char magic[16] = "verbena context";
+#define SNAPSHOT_TRIES 1000
 
 static pthread_mutex_t siblings_lock = PTHREAD_MUTEX_INITIALIZER;
-
-int vb_face_command_fd(unsigned int device_index, uint32_t family)
-{
-	struct command command = {
-		.pid = (int32_t)getpid(), .device = device_index, .family = family};
-	int fd = memfd_create("verbena-context", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	memcpy(command.magic, magic, sizeof(magic));
-	if (fd >= 0 && write(fd, &command, sizeof(command)) == (ssize_t)sizeof(command) &&
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
-		return fd;
-	/* A context without can do all but be imported; programs set flags on the descriptor. */
-	if (fd >= 0)
-		close(fd);
-	return open("/dev/null", O_RDWR | O_CLOEXEC);
-}
+static pthread_mutex_t imports_lock = PTHREAD_MUTEX_INITIALIZER; /* their users */
 
 /* 0 or the errno: EINVAL for what can be no context's, ENODEV for that of no device here. */
-static int read_command(int fd, struct command *command)
+static int read_header(int fd, struct vb_export_header *header)
 {
+	const int seals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
 	struct stat status;
 
 	if (fstat(fd, &status) < 0)
 		return EINVAL;
 	if (S_ISCHR(status.st_mode))
 		return ENODEV;
-	if (!S_ISREG(status.st_mode) ||
-	    pread(fd, command, sizeof(*command), 0) != (ssize_t)sizeof(*command) ||
-	    memcmp(command->magic, magic, sizeof(magic)) != 0)
+	if (!S_ISREG(status.st_mode) || (fcntl(fd, F_GET_SEALS) & seals) != seals ||
+	    pread(fd, header, sizeof(*header), 0) != (ssize_t)sizeof(*header) ||
+	    memcmp(header->magic, "verbena context", sizeof(header->magic)) != 0)
 		return EINVAL;
-	return command->pid == (int32_t)getpid() ? 0 : EOPNOTSUPP;
+	/* Who may not reach into that process could be made to reach into a third one. */
+	return status.st_uid == geteuid() ? 0 : EPERM;
 }
 
-struct ibv_context *ibv_import_device(int cmd_fd)
-{
-	struct command command;
-	struct ibv_device *device;
+/* --- the device in this process ---------------------------------------------------------- */
 
-	errno = read_command(cmd_fd, &command);
-	if (errno)
-		return NULL;
-	device = vb_face_device(command.device);
+static struct ibv_context *open_here(const struct vb_export_header *header)
+{
+	struct ibv_device *device = vb_face_device(header->device);
+	struct ibv_context *ibv;
+
 	if (!device) {
 		errno = ENODEV;
 		return NULL;
 	}
-	return vb_face_open(device, cmd_fd, command.family);
+	ibv = vb_face_open(device, header->family);
+	if (ibv)
+		vb_exports_join(vb_face_context(ibv));
+	return ibv;
+}
+
+/* --- the device of another process -------------------------------------------------------- */
+
+static struct ibv_device *device_at(const uint8_t *address)
+{
+	struct vb_device *const *list;
+	const int count = vb_host_devices(&list);
+
+	for (int i = 0; i < count; i++)
+		if (memcmp(&list[i]->address, address, sizeof(list[i]->address)) == 0)
+			return vb_face_device((unsigned int)i);
+	return NULL;
+}
+
+/* What the file is, whatever has been made since. */
+static bool is_same(const struct vb_export_header *a, const struct vb_export_header *b)
+{
+	return memcmp(&a->process, &b->process, sizeof(a->process)) == 0 && a->family == b->family;
+}
+
+struct source {
+	const struct vb_export_header *header;
+	struct vb_imports *found;
+};
+
+static bool search_imports(struct vb_face_context *context, void *argument)
+{
+	struct source *source = argument;
+
+	pthread_mutex_lock(&imports_lock);
+	if (context->imports && is_same(&context->imports->header, source->header)) {
+		source->found = context->imports;
+		source->found->users++;
+	}
+	pthread_mutex_unlock(&imports_lock);
+	return source->found != NULL;
+}
+
+void vb_imports_put(struct vb_imports *imports)
+{
+	struct stat status;
+
+	pthread_mutex_lock(&imports_lock);
+	if (imports && --imports->users > 0)
+		imports = NULL;
+	pthread_mutex_unlock(&imports_lock);
+	if (!imports)
+		return;
+	if (fstat(imports->fd, &status) == 0)
+		munmap((void *)(uintptr_t)imports->units, (size_t)status.st_size);
+	close(imports->fd);
+	free(imports);
+}
+
+/* Locks are of an open file description, and the one that we were given is the exporter's too. */
+static int open_again(int fd)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* NULL with errno. */
+static struct vb_imports *make_imports(int fd, const struct vb_export_header *header)
+{
+	struct vb_imports *imports = calloc(1, sizeof(*imports));
+	struct stat status;
+	void *map = MAP_FAILED;
+	int error;
+
+	if (!imports)
+		return NULL;
+	imports->fd = open_again(fd);
+	if (imports->fd >= 0 && fstat(imports->fd, &status) == 0)
+		map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, imports->fd, 0);
+	if (map == MAP_FAILED) {
+		error = errno;
+		if (imports->fd >= 0)
+			close(imports->fd);
+		free(imports);
+		errno = error;
+		return NULL;
+	}
+	imports->header = *header;
+	imports->units = map;
+	imports->users = 1;
+	imports->family = vb_face_handle();
+	return imports;
+}
+
+static struct ibv_context *open_there(int fd, const struct vb_export_header *header)
+{
+	struct source source = {.header = header};
+	struct ibv_device *device = device_at(header->address);
+	struct ibv_context *ibv = NULL;
+	struct vb_face_context *context;
+	int error;
+
+	if (!device) {
+		errno = ENODEV;
+		return NULL;
+	}
+	vb_face_contexts_visit(search_imports, &source);
+	if (!source.found)
+		source.found = make_imports(fd, header);
+	if (source.found)
+		ibv = vb_face_open(device, source.found->family);
+	if (!ibv) {
+		error = errno;
+		vb_imports_put(source.found);
+		errno = error;
+		return NULL;
+	}
+	context = vb_face_context(ibv);
+	context->imports = source.found;
+	if (vb_engine_meets(context->engine, &header->process))
+		return ibv;
+	ibv_close_device(ibv);
+	errno = EIO; /* as of a device that was taken away */
+	return NULL;
+}
+
+struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	struct vb_export_header header;
+	struct ibv_context *context;
+
+	errno = read_header(cmd_fd, &header);
+	if (errno)
+		return NULL;
+	context = header.process.pid == (int32_t)getpid() ? open_here(&header)
+							  : open_there(cmd_fd, &header);
+	if (context)
+		context->cmd_fd = cmd_fd;
+	return context;
 }
 
 /* --- handles ----------------------------------------------------------------------------- */
@@ -94,6 +226,7 @@ struct search {
 	uint32_t family;
 	enum vb_face_kind kind;
 	uint32_t handle;
+	bool foreign;
 	struct vb_face_object *found;
 };
 
@@ -109,20 +242,68 @@ static bool search_context(struct vb_face_context *context, void *argument)
 	{
 		struct vb_face_object *object = vb_list_entry(link, struct vb_face_object, link);
 
-		if (object->has_handle && object->handle == search->handle)
+		if (object->has_handle && object->handle == search->handle &&
+		    object->foreign == search->foreign)
 			search->found = object;
 	}
 	pthread_mutex_unlock(&context->lock);
 	return search->found != NULL;
 }
 
-struct vb_face_object *vb_face_find(struct vb_face_context *context, enum vb_face_kind kind,
-				    uint32_t handle)
+static struct vb_face_object *find(struct vb_face_context *context, enum vb_face_kind kind,
+				   uint32_t handle, bool foreign)
 {
-	struct search search = {.family = context->family, .kind = kind, .handle = handle};
+	struct search search = {
+		.family = context->family, .kind = kind, .handle = handle, .foreign = foreign};
 
 	vb_face_contexts_visit(search_context, &search);
 	return search.found;
+}
+
+/* A consistent copy of a unit; false: it is being changed. */
+static bool read_unit(const struct vb_export *unit, struct vb_export *out)
+{
+	for (int tries = 0; tries < SNAPSHOT_TRIES; tries++) {
+		uint32_t number = __atomic_load_n(&unit->number, __ATOMIC_ACQUIRE);
+
+		*out = *(const volatile struct vb_export *)unit;
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		out->number = number;
+		if (!(number & 1) && __atomic_load_n(&unit->number, __ATOMIC_RELAXED) == number)
+			return true;
+	}
+	return false;
+}
+
+/* The unit of what another process exports, or 0. */
+static uint32_t look_up(const struct vb_imports *imports, enum vb_export_kind kind,
+			enum vb_export_kind or_kind, uint32_t handle, struct vb_export *out)
+{
+	const struct vb_export_header *header = (const void *)imports->units;
+	const uint32_t units = __atomic_load_n(&header->units, __ATOMIC_ACQUIRE);
+
+	for (uint32_t unit = VB_EXPORT_FIRST; unit < units; unit++)
+		if (read_unit(&imports->units[unit], out) && out->handle == handle &&
+		    (out->kind == kind || out->kind == or_kind))
+			return unit;
+	return 0;
+}
+
+/* What there is of that handle: an object of this process in *found, of another one in the unit
+ * returned, or nothing. Another's come first in a context that was imported from there. */
+static uint32_t resolve(struct vb_face_context *context, enum vb_face_kind kind,
+			enum vb_export_kind there, enum vb_export_kind or_there, uint32_t handle,
+			struct vb_face_object **found, struct vb_export *what)
+{
+	uint32_t unit = 0;
+
+	*found = context->imports ? find(context, kind, handle, true) : NULL;
+	if (!*found && context->imports &&
+	    vb_engine_meets(context->engine, &context->imports->header.process))
+		unit = look_up(context->imports, there, or_there, handle, what);
+	if (!*found && !unit)
+		*found = find(context, kind, handle, false);
+	return unit;
 }
 
 void vb_face_join(struct vb_list *siblings, struct vb_list *newcomer)
@@ -157,40 +338,113 @@ struct vb_list *vb_face_part_any(struct vb_list *siblings)
 
 struct ibv_pd *ibv_import_pd(struct ibv_context *ibv, uint32_t handle)
 {
-	struct vb_face_object *object = vb_face_find(vb_face_context(ibv), VB_FACE_PD, handle);
-	struct vb_face_pd *pd;
+	struct vb_face_object *object;
+	struct vb_face_pd *pd = NULL;
+	struct vb_export what;
 
-	if (!object) {
-		errno = ENOENT;
+	errno = ENOENT;
+	if (resolve(vb_face_context(ibv), VB_FACE_PD, VB_EXPORT_PD, VB_EXPORT_PD, handle, &object,
+		    &what))
+		pd = vb_face_pd_import(ibv, handle);
+	else if (object)
+		pd = vb_face_pd_share(ibv, vb_container_of(object, struct vb_face_pd, object));
+	return pd ? &pd->ibv : NULL;
+}
+
+/* A region of the process that the context was imported from. NULL with errno. */
+static struct vb_face_mr *import_region(struct ibv_pd *pd, uint32_t unit,
+					const struct vb_export *what)
+{
+	struct vb_face_context *context = vb_face_context(pd->context);
+	const struct vb_foreign memory = {
+		.owner = context->imports->header.process,
+		.addr = what->addr,
+		.length = what->length,
+		.fd = context->imports->fd,
+		.entry = unit,
+		.now = &context->imports->units[unit].number,
+		.then = what->number,
+	};
+	struct vb_foreign *foreign = NULL;
+	struct vb_face_mr *mr;
+	int error = 0;
+
+	/* To be in one domain there and in another here would be a way around either. */
+	if (!vb_face_pd(pd)->object.foreign || pd->handle != what->pd)
+		error = -EINVAL;
+	else if (what->kind == VB_EXPORT_MR && what->length == UINT64_MAX)
+		error = -EOPNOTSUPP; /* all of an address space: there is no such room in ours */
+	else if (what->kind == VB_EXPORT_MR)
+		error = vb_foreign_create(context->engine, &memory, &foreign);
+	if (error) {
+		errno = error == -ESRCH ? EIO : -error;
 		return NULL;
 	}
-	pd = vb_face_pd_share(ibv, vb_container_of(object, struct vb_face_pd, object));
-	return pd ? &pd->ibv : NULL;
+	mr = vb_face_mr_import(pd, what, foreign);
+	if (!mr && foreign) {
+		error = errno;
+		vb_foreign_destroy(context->engine, foreign);
+		errno = error;
+	}
+	return mr;
+}
+
+/* A second shell of what is here. One that came from another process stays in its domain. NULL with
+ * errno. */
+static struct vb_face_mr *share_region(struct ibv_pd *pd, struct vb_face_object *object)
+{
+	struct vb_face_mr *mr = vb_container_of(object, struct vb_face_mr, object);
+
+	if (object->foreign && mr->core->pd != vb_face_pd(pd)->core) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return vb_face_mr_share(pd, mr);
 }
 
 struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
-	struct vb_face_object *object =
-		vb_face_find(vb_face_context(pd->context), VB_FACE_MR, handle);
-	struct vb_face_mr *mr;
+	struct vb_face_object *object;
+	struct vb_face_mr *mr = NULL;
+	struct vb_export what;
+	uint32_t unit = resolve(vb_face_context(pd->context), VB_FACE_MR, VB_EXPORT_MR,
+				VB_EXPORT_NULL_MR, handle, &object, &what);
 
-	if (!object) {
-		errno = ENOENT;
+	errno = ENOENT;
+	if (unit)
+		mr = import_region(pd, unit, &what);
+	else if (object)
+		mr = share_region(pd, object);
+	return mr ? &mr->ibv : NULL;
+}
+
+/* The exporter's descriptor, opened through its process. NULL with errno. */
+static struct vb_face_dm *import_memory(struct ibv_context *ibv, const struct vb_export *what)
+{
+	const struct vb_process *owner = &vb_face_context(ibv)->imports->header.process;
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", owner->pid, what->fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0) {
+		errno = errno == ENOENT ? EIO : EPERM;
 		return NULL;
 	}
-	mr = vb_face_mr_share(pd, vb_container_of(object, struct vb_face_mr, object));
-	return mr ? &mr->ibv : NULL;
+	return vb_face_dm_import(ibv, what, fd);
 }
 
 struct ibv_dm *ibv_import_dm(struct ibv_context *ibv, uint32_t handle)
 {
-	struct vb_face_object *object = vb_face_find(vb_face_context(ibv), VB_FACE_DM, handle);
-	struct vb_face_dm *dm;
+	struct vb_face_object *object;
+	struct vb_face_dm *dm = NULL;
+	struct vb_export what;
 
-	if (!object) {
-		errno = ENOENT;
-		return NULL;
-	}
-	dm = vb_face_dm_share(ibv, vb_container_of(object, struct vb_face_dm, object));
+	errno = ENOENT;
+	if (resolve(vb_face_context(ibv), VB_FACE_DM, VB_EXPORT_DM, VB_EXPORT_DM, handle, &object,
+		    &what))
+		dm = import_memory(ibv, &what);
+	else if (object)
+		dm = vb_face_dm_share(ibv, vb_container_of(object, struct vb_face_dm, object));
 	return dm ? &dm->ibv : NULL;
 }

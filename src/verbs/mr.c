@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "verbs/exports.h"
 #include "verbs/newer.h"
 
 _Static_assert((int)VB_ACCESS_LOCAL_WRITE == (int)IBV_ACCESS_LOCAL_WRITE, "access");
@@ -54,6 +55,31 @@ static void fill_shell(struct vb_face_mr *mr, struct vb_mr *core, size_t length,
 	vb_face_add(mr->ibv.context, &mr->object, VB_FACE_MR);
 }
 
+/* What other processes may know of it. An implicit region has no range that they could name. */
+static struct vb_export description(const struct vb_face_mr *mr)
+{
+	const struct vb_mr *core = mr->core;
+
+	return (struct vb_export){
+		.kind = core->kind == VB_MR_NULL ? VB_EXPORT_NULL_MR : VB_EXPORT_MR,
+		.handle = mr->ibv.handle,
+		.pd = mr->ibv.pd->handle,
+		.access = core->access,
+		.lkey = core->lkey,
+		.rkey = core->rkey,
+		.addr = (uintptr_t)core->addr,
+		.iova = core->iova,
+		.length = core->length,
+	};
+}
+
+static void export(struct vb_face_mr *mr)
+{
+	const struct vb_export what = description(mr);
+
+	vb_export_add(&mr->object, &what);
+}
+
 static void free_shell(struct vb_face_mr *mr)
 {
 	vb_face_remove(&mr->object);
@@ -90,6 +116,51 @@ struct vb_face_mr *vb_face_mr_create(struct ibv_pd *ibv_pd, void *addr, size_t l
 		return NULL;
 	}
 	fill_shell(mr, core, length, vb_face_handle());
+	export(mr);
+	return mr;
+}
+
+/* Another process's region as it stands there; its keys, where they are free here. */
+static int register_foreign(struct vb_face_pd *pd, const struct vb_export *like,
+			    const struct vb_foreign *foreign, struct vb_mr **core)
+{
+	const struct vb_mr wanted = {
+		.iova = like->iova,
+		.access = like->access,
+		.lkey = like->lkey,
+		.rkey = like->rkey,
+	};
+	int rc = -EIO;
+
+	if (foreign)
+		return vb_engine_reg_foreign_mr(pd->engine, pd->core, foreign, &wanted, core);
+	if (vb_face_enter(pd->engine)) {
+		*core = vb_mr_create_null(pd->core);
+		rc = *core ? 0 : -errno;
+		vb_engine_leave(pd->engine);
+	}
+	return rc;
+}
+
+struct vb_face_mr *vb_face_mr_import(struct ibv_pd *ibv_pd, const struct vb_export *like,
+				     struct vb_foreign *foreign)
+{
+	struct vb_face_pd *pd = vb_face_pd(ibv_pd);
+	struct vb_mr_backing *backing = calloc(1, sizeof(*backing));
+	struct vb_face_mr *mr = make_shell(ibv_pd, pd->engine, backing);
+	struct vb_mr *core;
+	int rc = mr && backing ? register_foreign(pd, like, foreign, &core) : -ENOMEM;
+
+	if (rc) {
+		free(backing);
+		free(mr);
+		errno = -rc;
+		return NULL;
+	}
+	backing->foreign = foreign;
+	mr->imported = true;
+	mr->object.foreign = true;
+	fill_shell(mr, core, like->length, like->handle);
 	return mr;
 }
 
@@ -102,6 +173,8 @@ struct vb_face_mr *vb_face_mr_share(struct ibv_pd *pd, struct vb_face_mr *with)
 		return NULL;
 	mr->imported = true;
 	mr->dmah = with->dmah;
+	mr->object.foreign = with->object.foreign;
+	mr->object.unit = with->object.unit;
 	vb_face_join(&with->siblings, &mr->siblings);
 	fill_shell(mr, with->core, with->ibv.length, with->ibv.handle);
 	return mr;
@@ -173,6 +246,7 @@ struct ibv_mr *vb_face_alloc_null_mr(struct ibv_pd *ibv_pd)
 		return NULL;
 	}
 	fill_shell(mr, core, SIZE_MAX, vb_face_handle());
+	export(mr);
 	return &mr->ibv;
 }
 
@@ -202,6 +276,7 @@ int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, s
 {
 	struct vb_face_mr *mr = vb_container_of(ibv, struct vb_face_mr, ibv);
 	struct vb_mr_change change;
+	struct vb_export what;
 	int error;
 
 	if (!rereg_input_is_good(mr, flags, pd, addr, length, access)) {
@@ -219,7 +294,12 @@ int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, s
 		change.length = length;
 		change.iova = default_iova(addr, (unsigned int)access);
 	}
-	error = vb_engine_rereg_mr(mr->engine, mr->core, &change);
+	error = vb_export_take(&mr->object);
+	if (error == 0) {
+		error = vb_engine_rereg_mr(mr->engine, mr->core, &change);
+		if (error)
+			vb_export_give(&mr->object, NULL);
+	}
 	if (error) {
 		errno = -error;
 		return IBV_REREG_MR_ERR_CMD;
@@ -228,6 +308,8 @@ int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, s
 		ibv->pd = pd;
 	ibv->addr = mr->core->addr;
 	ibv->length = mr->core->length;
+	what = description(mr);
+	vb_export_give(&mr->object, &what);
 	return 0;
 }
 
@@ -244,6 +326,8 @@ static void release(struct vb_face_mr *mr)
 		vb_dm_unregister(backing->dm);
 	if (backing->mapping)
 		munmap(backing->mapping, backing->mapped);
+	if (backing->foreign)
+		vb_foreign_destroy(mr->engine, backing->foreign);
 	free(backing);
 }
 
@@ -260,18 +344,26 @@ static void strip_siblings(struct vb_face_mr *mr)
 		other->backing = NULL;
 		other->dmah = NULL;
 		other->object.has_handle = false;
+		other->object.unit = 0;
 	}
 }
 
 /* 0 or -errno: then nothing has changed. */
 static int deregister(struct vb_face_mr *mr)
 {
-	int error = 0;
+	int error;
 
-	if (vb_face_enter(mr->engine)) {
-		vb_engine_leave(mr->engine);
-		error = vb_engine_dereg_mr(mr->engine, mr->core);
-	}
+	if (!vb_face_enter(mr->engine))
+		return 0;
+	vb_engine_leave(mr->engine);
+	error = vb_export_take(&mr->object);
+	if (error)
+		return error;
+	error = vb_engine_dereg_mr(mr->engine, mr->core);
+	if (error)
+		vb_export_give(&mr->object, NULL);
+	else
+		vb_export_drop(&mr->object);
 	return error;
 }
 

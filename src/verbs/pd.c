@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "verbs/face.h"
+#include "verbs/exports.h"
 
 /* Around a core that lives. NULL with errno. */
 static struct vb_face_pd *make_shell(struct ibv_context *context, struct vb_engine *engine,
-				     struct vb_pd *core)
+				     struct vb_pd *core, uint32_t handle)
 {
 	struct vb_face_pd *pd = calloc(1, sizeof(*pd));
 
@@ -18,9 +18,9 @@ static struct vb_face_pd *make_shell(struct ibv_context *context, struct vb_engi
 	pd->core = core;
 	pd->engine = engine;
 	pd->ibv.context = context;
-	pd->ibv.handle = core->id;
+	pd->ibv.handle = handle;
 	pd->object.has_handle = true;
-	pd->object.handle = core->id;
+	pd->object.handle = handle;
 	vb_list_init(&pd->siblings);
 	return pd;
 }
@@ -42,10 +42,12 @@ static void strip_siblings(struct vb_face_pd *pd)
 		other->core = NULL;
 		other->engine = NULL;
 		other->object.has_handle = false;
+		other->object.unit = 0;
 	}
 }
 
-struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+/* Around a new core, whose number is the handle unless one is given. NULL with errno. */
+static struct vb_face_pd *make_pd(struct ibv_context *context, const uint32_t *handle)
 {
 	struct vb_engine *engine = vb_face_context(context)->engine;
 	struct vb_face_pd *pd = NULL;
@@ -58,25 +60,46 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	}
 	core = vb_pd_create(vb_engine_nic(engine));
 	if (core)
-		pd = make_shell(context, engine, core);
+		pd = make_shell(context, engine, core, handle ? *handle : core->id);
 	error = errno;
 	if (!pd)
 		vb_pd_destroy(core);
 	vb_engine_leave(engine);
-	if (!pd) {
+	if (pd)
+		vb_face_add(context, &pd->object, VB_FACE_PD);
+	else
 		errno = error;
+	return pd;
+}
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct vb_face_pd *pd = make_pd(context, NULL);
+
+	if (!pd)
 		return NULL;
-	}
-	vb_face_add(context, &pd->object, VB_FACE_PD);
+	vb_export_add(&pd->object,
+		      &(struct vb_export){.kind = VB_EXPORT_PD, .handle = pd->object.handle});
 	return &pd->ibv;
+}
+
+struct vb_face_pd *vb_face_pd_import(struct ibv_context *context, uint32_t handle)
+{
+	struct vb_face_pd *pd = make_pd(context, &handle);
+
+	if (pd)
+		pd->object.foreign = true;
+	return pd;
 }
 
 struct vb_face_pd *vb_face_pd_share(struct ibv_context *context, struct vb_face_pd *with)
 {
-	struct vb_face_pd *pd = make_shell(context, with->engine, with->core);
+	struct vb_face_pd *pd = make_shell(context, with->engine, with->core, with->ibv.handle);
 
 	if (!pd)
 		return NULL;
+	pd->object.foreign = with->object.foreign;
+	pd->object.unit = with->object.unit;
 	vb_face_join(&with->siblings, &pd->siblings);
 	vb_face_add(context, &pd->object, VB_FACE_PD);
 	return pd;
@@ -97,6 +120,7 @@ int ibv_dealloc_pd(struct ibv_pd *ibv)
 	}
 	if (error)
 		return -error;
+	vb_export_drop(&pd->object);
 	vb_face_part(&pd->siblings);
 	free_shell(pd);
 	return 0;
@@ -110,6 +134,7 @@ void ibv_unimport_pd(struct ibv_pd *ibv)
 	if (vb_face_part(&pd->siblings) && vb_face_enter(pd->engine)) {
 		vb_pd_destroy(pd->core);
 		vb_engine_leave(pd->engine);
+		vb_export_drop(&pd->object);
 	}
 	free_shell(pd);
 }
@@ -117,8 +142,10 @@ void ibv_unimport_pd(struct ibv_pd *ibv)
 void vb_face_pd_close(struct vb_face_pd *pd)
 {
 	/* Busy only when a region could not be withdrawn: the host drops both with the NIC. */
-	if (vb_face_part(&pd->siblings) && pd->core)
+	if (vb_face_part(&pd->siblings) && pd->core) {
 		vb_pd_destroy(pd->core);
+		vb_export_drop(&pd->object);
+	}
 	pd->core = NULL;
 	pd->engine = NULL;
 }

@@ -302,6 +302,35 @@ static void test_stuck_random(void **state)
 	tear_down(&x);
 }
 
+/* A region from elsewhere keeps its keys, unless another has their slot. */
+static void test_keys_from_elsewhere(void **state)
+{
+	struct fixture x;
+	struct vb_mr *again;
+	uint32_t lkey, rkey;
+
+	set_up(&x, false);
+	lkey = x.mr->lkey;
+	rkey = x.mr->rkey;
+	again = vb_mr_create_again(x.pd, memory, 10, 0, ALL, lkey, rkey);
+	assert_non_null(again);
+	assert_int_not_equal(vb_key_slot(again->lkey), vb_key_slot(lkey));
+	vb_mr_destroy(again);
+	vb_mr_destroy(x.mr);
+	x.mr = vb_mr_create_again(x.pd, memory, 10, 0, ALL, lkey, rkey);
+	assert_non_null(x.mr);
+	assert_int_equal(x.mr->lkey, lkey);
+	assert_int_equal(x.mr->rkey, rkey);
+	assert_ptr_equal(local(&x, lkey, 2, 4), memory + 2);
+	assert_ptr_equal(remote(&x, rkey, 2, 4), memory + 2);
+	/* Two keys of two slots are nobody's. */
+	again = vb_mr_create_again(x.pd, memory, 10, 0, ALL, lkey + (1u << VB_KEY_TAG_BITS), rkey);
+	assert_non_null(again);
+	assert_int_equal(vb_key_slot(again->lkey), vb_key_slot(again->rkey));
+	vb_mr_destroy(again);
+	tear_down(&x);
+}
+
 static void test_a_null_region(void **state)
 {
 	struct fixture x;
@@ -433,6 +462,7 @@ int main(void)
 		cmocka_unit_test(test_a_destroyed_key_is_unknown),
 		cmocka_unit_test(test_full_table),
 		cmocka_unit_test(test_stuck_random),
+		cmocka_unit_test(test_keys_from_elsewhere),
 		cmocka_unit_test(test_a_null_region),
 		cmocka_unit_test(test_change),
 		cmocka_unit_test(test_on_demand),
