@@ -22,11 +22,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/macros.h"
+#include "redirect/later.h"
 #include "redirect/redirect.h"
 #include "redirect/slots.h"
 #include "redirect/walk.h"
@@ -177,17 +182,33 @@ static bool is_null_device(const char *path)
 	return strcmp(path, NULL_DEVICE) == 0;
 }
 
-static int open_elsewhere(const char *to, int flags)
+static bool is_exclusive(int flags)
+{
+	return flags & O_CREAT && flags & O_EXCL;
+}
+
+/* Why the kernel does not open one of its files to write, or makes another beside it. */
+static int refusal(const char *to, int flags)
 {
 	struct stat status;
+
+	if (flags & O_CREAT && to[strlen(to) - 1] == '/')
+		return EISDIR;
+	if ((is_exclusive(flags) ? lstat(to, &status) : stat(to, &status)) != 0)
+		return flags & O_CREAT && errno == ENOENT ? EACCES : errno;
+	if (is_exclusive(flags))
+		return EEXIST;
+	return S_ISDIR(status.st_mode) ? EISDIR : EACCES;
+}
+
+static int open_elsewhere(const char *to, int flags)
+{
 	int fd, error = errno;
 
 	if (is_null_device(to))
-		return open(to, flags & ~(O_CREAT | O_EXCL | O_TRUNC));
+		return open(to, is_exclusive(flags) ? flags : flags & ~(O_CREAT | O_TRUNC));
 	if ((flags & O_ACCMODE) != O_RDONLY || flags & O_CREAT) {
-		errno = stat(to, &status) == 0 && S_ISDIR(status.st_mode) ? EISDIR : EACCES;
-		if (!(flags & O_CREAT) && stat(to, &status) != 0)
-			errno = ENOENT;
+		errno = refusal(to, flags);
 		return -1;
 	}
 	fd = flags & (O_PATH | O_DIRECTORY) ? -1 : redirect->value(to, flags & O_CLOEXEC);
@@ -285,7 +306,7 @@ static int flags_of(const char *mode)
 	int flags = strchr(mode, 'e') ? O_CLOEXEC : 0;
 
 	if (mode[0] != 'r')
-		return flags | O_WRONLY | O_CREAT;
+		return flags | O_WRONLY | O_CREAT | (strchr(mode, 'x') ? O_EXCL : 0);
 	return flags | (strchr(mode, '+') ? O_RDWR : O_RDONLY);
 }
 
@@ -449,6 +470,69 @@ HOOK_AT(ssize_t, readlinkat_chk,
 	(int directory, const char *path, char *out, size_t size, size_t room),
 	(directory, path, out, size, room), __readlinkat_chk(directory, to, out, size, room))
 
+HOOK_PATH(ssize_t, getxattr, (const char *path, const char *name, void *out, size_t size),
+	  (path, name, out, size), getxattr(to, name, out, size))
+HOOK_PATH(ssize_t, lgetxattr, (const char *path, const char *name, void *out, size_t size),
+	  (path, name, out, size), lgetxattr(to, name, out, size))
+HOOK_PATH(ssize_t, listxattr, (const char *path, char *out, size_t size), (path, out, size),
+	  listxattr(to, out, size))
+HOOK_PATH(ssize_t, llistxattr, (const char *path, char *out, size_t size), (path, out, size),
+	  llistxattr(to, out, size))
+HOOK_PATH(int, inotify_add_watch, (int watcher, const char *path, uint32_t mask),
+	  (watcher, path, mask), inotify_add_watch(watcher, to, mask))
+
+/* What is ours says that it is of the file system in which it is seen: programs ask whether that is
+ * sysfs. In the end `path` is that one's directory. */
+static void cut_to_mount(char path[PATH_MAX])
+{
+	redirect->back(path);
+	path[1 + strcspn(path + 1, "/")] = '\0';
+}
+
+#define HOOK_FILE_SYSTEM(name)                                                                     \
+	ELSEWHERE int name##_elsewhere(int system, int before, const char *path, struct name *out) \
+	{                                                                                          \
+		char buffer[PATH_MAX], mount[PATH_MAX];                                            \
+		struct way way = find_way(AT_FDCWD, path, buffer);                                 \
+                                                                                                   \
+		if (way.to == path)                                                                \
+			return system;                                                             \
+		errno = before;                                                                    \
+		if (!way.ours || name(way.to, out) != 0)                                           \
+			return way.ours ? -1 : name(way.to, out);                                  \
+		cut_to_mount(strcpy(mount, way.to));                                               \
+		return name(mount, out);                                                           \
+	}                                                                                          \
+	static int hook_##name(const char *path, struct name *out)                                 \
+	{                                                                                          \
+		int before = errno, system = name(path, out);                                      \
+                                                                                                   \
+		return is_candidate_still(system < 0, AT_FDCWD, path)                              \
+			       ? name##_elsewhere(system, before, path, out)                       \
+			       : system;                                                           \
+	}                                                                                          \
+	ELSEWHERE int f##name##_elsewhere(int descriptor, struct name *out)                        \
+	{                                                                                          \
+		char self[48], mount[PATH_MAX];                                                    \
+		ssize_t length;                                                                    \
+                                                                                                   \
+		snprintf(self, sizeof(self), "/proc/self/fd/%d", descriptor);                      \
+		length = readlink(self, mount, PATH_MAX - 1);                                      \
+		if (length <= 0)                                                                   \
+			return f##name(descriptor, out);                                           \
+		mount[length] = '\0';                                                              \
+		cut_to_mount(mount);                                                               \
+		return name(mount, out);                                                           \
+	}                                                                                          \
+	static int hook_f##name(int descriptor, struct name *out)                                  \
+	{                                                                                          \
+		return is_descriptor_ours(descriptor) ? f##name##_elsewhere(descriptor, out)       \
+						      : f##name(descriptor, out);                  \
+	}
+
+HOOK_FILE_SYSTEM(statfs)
+HOOK_FILE_SYSTEM(statvfs)
+
 /* A character device is itself, and not what stands in for it: the directory's real path, and its
  * name. */
 static char *realpath_of_device(const char *path, char *out)
@@ -609,50 +693,6 @@ static int hook_ftw(const char *path, ftw_fn *call, int descriptors)
 					    : ftw(path, call, descriptors);
 }
 
-/* --- modules that come later ------------------------------------------------------------- */
-
-/* dlsym and dlvsym find out who called them (RTLD_NEXT), so the hook must leave no trace: it looks
- * for new modules and jumps. A program calls them before it calls into a module that it loaded. */
-void vb_hook_dlsym(void);
-void vb_hook_dlvsym(void);
-void vb_hook_look(void);
-
-__attribute__((used, visibility("hidden"))) void vb_hook_look(void)
-{
-	vb_redirect_update(false);
-}
-
-#if defined(__x86_64__)
-#define TRAMPOLINE(name)                                                                           \
-	__asm__(".text\n.globl vb_hook_" #name "\n.hidden vb_hook_" #name "\n.type vb_hook_" #name \
-		", @function\nvb_hook_" #name ":\n"                                                \
-		".cfi_startproc\nendbr64\n"                                                        \
-		"push %rdi\n.cfi_adjust_cfa_offset 8\npush %rsi\n.cfi_adjust_cfa_offset 8\n"       \
-		"push %rdx\n.cfi_adjust_cfa_offset 8\n"                                            \
-		"call vb_hook_look\n"                                                              \
-		"pop %rdx\n.cfi_adjust_cfa_offset -8\npop %rsi\n.cfi_adjust_cfa_offset -8\n"       \
-		"pop %rdi\n.cfi_adjust_cfa_offset -8\n"                                            \
-		"jmp " #name "@PLT\n.cfi_endproc\n.size vb_hook_" #name ", .-vb_hook_" #name       \
-		"\n.previous\n")
-TRAMPOLINE(dlsym);
-TRAMPOLINE(dlvsym);
-#elif defined(__aarch64__)
-#define TRAMPOLINE(name)                                                                           \
-	__asm__(".text\n.globl vb_hook_" #name "\n.hidden vb_hook_" #name "\n.type vb_hook_" #name \
-		", %function\nvb_hook_" #name ":\n"                                                \
-		".cfi_startproc\nhint #34\n"                                                       \
-		"stp x29, x30, [sp, #-48]!\n.cfi_def_cfa_offset 48\n"                              \
-		".cfi_offset 29, -48\n.cfi_offset 30, -40\nmov x29, sp\n"                          \
-		"stp x0, x1, [sp, #16]\nstr x2, [sp, #32]\n"                                       \
-		"bl vb_hook_look\n"                                                                \
-		"ldr x2, [sp, #32]\nldp x0, x1, [sp, #16]\nldp x29, x30, [sp], #48\n"              \
-		".cfi_def_cfa_offset 0\n.cfi_restore 29\n.cfi_restore 30\n"                        \
-		"b " #name "\n.cfi_endproc\n.size vb_hook_" #name ", .-vb_hook_" #name             \
-		"\n.previous\n")
-TRAMPOLINE(dlsym);
-TRAMPOLINE(dlvsym);
-#endif
-
 /* --- the table --------------------------------------------------------------------------- */
 
 static const struct vb_hook hooks[] = {
@@ -686,10 +726,19 @@ static const struct vb_hook hooks[] = {
 	{"freopen64", hook_freopen},
 	{"fstatat", hook_fstatat},
 	{"fstatat64", hook_fstatat},
+	{"fstatfs", hook_fstatfs},
+	{"fstatfs64", hook_fstatfs},
+	{"fstatvfs", hook_fstatvfs},
+	{"fstatvfs64", hook_fstatvfs},
 	{"ftw", hook_ftw},
 	{"ftw64", hook_ftw},
+	{"getxattr", hook_getxattr},
 	{"glob", hook_glob},
 	{"glob64", hook_glob},
+	{"inotify_add_watch", hook_inotify_add_watch},
+	{"lgetxattr", hook_lgetxattr},
+	{"listxattr", hook_listxattr},
+	{"llistxattr", hook_llistxattr},
 	{"lstat", hook_lstat},
 	{"lstat64", hook_lstat},
 	{"nftw", hook_nftw},
@@ -708,6 +757,10 @@ static const struct vb_hook hooks[] = {
 	{"scandirat64", hook_scandirat},
 	{"stat", hook_stat},
 	{"stat64", hook_stat},
+	{"statfs", hook_statfs},
+	{"statfs64", hook_statfs},
+	{"statvfs", hook_statvfs},
+	{"statvfs64", hook_statvfs},
 	{"statx", hook_statx},
 };
 

@@ -5,8 +5,9 @@
  * The functions of libc that take a path are hooked in the modules of this process (slots.h). A
  * hook asks where a path leads; mostly the answer is "where it says", and libc does the rest. The
  * hooks: open, creat, fopen, freopen, stat, access, opendir, scandir, readlink, realpath, glob,
- * ftw, nftw and their kin, also from a descriptor of a directory (hooks.c). ".." and links lead in
- * and out as they do in the kernel (walk.c).
+ * ftw, nftw, statfs, statvfs, getxattr, listxattr, inotify_add_watch and their kin, also from a
+ * descriptor of a directory (hooks.c). ".." and links lead in and out as they do in the kernel
+ * (walk.c).
  *
  * Not seen: paths in which nothing tells of ours (a link from elsewhere, a relative path without a
  * name of ours behind chdir), lists of the directories above, system calls that a program makes

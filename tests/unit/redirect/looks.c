@@ -15,7 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 static int (*const table[])(const char *, int, ...) = {open};
@@ -222,6 +226,62 @@ static int look_from(const char *directory, const char *how, const char *path, c
 	return error;
 }
 
+/* Whether it is of the same file system as /sys or as /dev. */
+static int look_file_system(const char *how, const char *path, char *out, size_t size)
+{
+	struct statfs found, sys, dev;
+	int fd, rc;
+
+	if (!strcmp(how, "statfs")) {
+		rc = statfs(path, &found);
+	} else {
+		fd = open(path, O_RDONLY);
+		if (fd < 0)
+			return errno;
+		rc = fstatfs(fd, &found);
+		close(fd);
+	}
+	if (rc || statfs("/sys", &sys) || statfs("/dev", &dev))
+		return errno;
+	snprintf(out, size, "%s",
+		 found.f_type == sys.f_type   ? "/sys"
+		 : found.f_type == dev.f_type ? "/dev"
+					      : "another");
+	return 0;
+}
+
+/* The same by the function that POSIX has, which tells of sizes alone: sysfs has none. */
+static int look_posix_file_system(const char *how, const char *path, char *out, size_t size)
+{
+	struct statvfs found, sys;
+	int fd, rc;
+
+	if (!strcmp(how, "statvfs")) {
+		rc = statvfs(path, &found);
+	} else {
+		fd = open(path, O_RDONLY);
+		if (fd < 0)
+			return errno;
+		rc = fstatvfs(fd, &found);
+		close(fd);
+	}
+	if (rc || statvfs("/sys", &sys))
+		return errno;
+	snprintf(out, size, "%s",
+		 found.f_blocks == sys.f_blocks && found.f_files == sys.f_files ? "/sys"
+										: "another");
+	return 0;
+}
+
+static int look_watch(const char *path)
+{
+	int watcher = inotify_init1(IN_CLOEXEC), rc;
+
+	rc = inotify_add_watch(watcher, path, IN_OPEN) < 0 ? errno : 0;
+	close(watcher);
+	return rc;
+}
+
 int look(const char *how, const char *path, char *out, size_t size)
 {
 	struct statx extended;
@@ -244,6 +304,24 @@ int look(const char *how, const char *path, char *out, size_t size)
 		return say_read(creat(path, 0600), out, size);
 	if (strstr(how, "from "))
 		return look_from(strstr(how, "from ") + 5, how, path, out, size);
+	if (strstr(how, "statfs"))
+		return look_file_system(how, path, out, size);
+	if (strstr(how, "statvfs"))
+		return look_posix_file_system(how, path, out, size);
+	if (!strcmp(how, "listxattr"))
+		return listxattr(path, NULL, 0) < 0 ? errno : 0;
+	if (!strcmp(how, "llistxattr"))
+		return llistxattr(path, NULL, 0) < 0 ? errno : 0;
+	if (!strcmp(how, "getxattr"))
+		return getxattr(path, "trusted.none", out, size) < 0 ? errno : 0;
+	if (!strcmp(how, "lgetxattr"))
+		return lgetxattr(path, "trusted.none", out, size) < 0 ? errno : 0;
+	if (!strcmp(how, "watch"))
+		return look_watch(path);
+	if (!strcmp(how, "open to make alone"))
+		return say_read(open(path, O_RDWR | O_CREAT | O_EXCL, 0600), out, size);
+	if (!strcmp(how, "fopen to make alone"))
+		return fopen(path, "wx") ? 0 : errno;
 	if (!strcmp(how, "open"))
 		return say_read(open(path, O_RDONLY), out, size);
 	if (!strcmp(how, "open by table"))

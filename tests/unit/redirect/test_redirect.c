@@ -141,6 +141,14 @@ static const struct {
 	{"freopen", SEEN "/stays", "as it was"},
 	{"freopen", SEEN "/moves", "now"},
 	{"scandirat", SEEN "/folder", "1"},
+	{"statfs", SEEN "/stays", "/sys"},
+	{"statfs", SEEN "/device", "/dev"},
+	{"fstatfs", SEEN "/stays", "/sys"},
+	{"statvfs", SEEN "/folder", "/sys"},
+	{"fstatvfs", SEEN "/folder", "/sys"},
+	{"listxattr", SEEN "/stays", ""},
+	{"llistxattr", SEEN "/link", ""},
+	{"watch", SEEN "/stays", ""},
 	{"ftw", SEEN, SEEN "/folder/inside"},
 	{"nftw", SEEN, SEEN "/folder/inside"},
 	/* a directory's descriptor is of the tree, what is asked from it is not */
@@ -226,15 +234,16 @@ static void test_what_is_no_pointer_is_refused_by_the_kernel(void **state)
 /* opendir and scandir look at the path themselves, before the kernel does; the sanitizers' own
  * functions in front of libc's do so in more of them. */
 static const char *const by_pointer[] = {
-	"open",	 "openat",  "open to write", "creat",	  "lstat",
-	"stat",	 "fstatat", "access",	     "faccessat",
+	"open",	  "openat",  "open to write", "creat",	   "lstat",
+	"stat",	  "fstatat", "access",	      "faccessat",
 #ifndef SANITIZED
-	"fopen", "freopen", "statx",	     "readlink",  "readlinkat",
+	"fopen",  "freopen", "statx",	      "readlink",  "readlinkat",
+	"statfs", "statvfs", "listxattr",     "getxattr",  "watch",
 #endif
 };
 static const char *const that_follow[] = {
-	"open",	 "openat", "fopen",	"freopen", "stat",    "fstatat",
-	"statx", "access", "faccessat", "opendir", "scandir",
+	"open",	     "openat",	"fopen",   "freopen", "stat",	 "fstatat",   "statx",	  "access",
+	"faccessat", "opendir", "scandir", "statfs",  "statvfs", "listxattr", "getxattr", "watch",
 };
 
 /* A page with what is written at its end, and nothing behind it. */
@@ -331,6 +340,8 @@ static void test_ways_out(void **state)
 /* As the kernel's own files: nobody may write them, root included. */
 static void test_nobody_writes_there(void **state)
 {
+	static const char *const there[] = {SEEN "/device", SEEN "/stays", SEEN "/folder",
+					    SEEN "/link"};
 	char found[16];
 
 	/* a character device is another matter: what fails is the reading afterwards */
@@ -339,7 +350,20 @@ static void test_nobody_writes_there(void **state)
 	assert_int_equal(looks[0]("open to write", SEEN "/moves", found, 16), EACCES);
 	assert_int_equal(looks[0]("open to write", SEEN "/none", found, 16), ENOENT);
 	assert_int_equal(looks[0]("open to write", SEEN "/folder", found, 16), EISDIR);
+	assert_int_equal(looks[0]("open to write", SEEN "/device/", found, 16), ENOTDIR);
+	assert_int_equal(looks[0]("open to write", SEEN "/device/none", found, 16), ENOTDIR);
+	assert_int_equal(looks[0]("open to write", SEEN "/stays/", found, 16), ENOTDIR);
 	assert_int_equal(looks[0]("open to make", SEEN "/none", found, 16), EACCES);
+	assert_int_equal(looks[0]("open to make", SEEN "/stays", found, 16), EACCES);
+	assert_int_equal(looks[0]("open to make", SEEN "/device", found, 16), 0);
+	assert_int_equal(looks[0]("open to make", SEEN "/device/", found, 16), EISDIR);
+	/* what is there cannot be made */
+	for (size_t i = 0; i < VB_ARRAY_SIZE(there); i++) {
+		assert_int_equal(looks[0]("open to make alone", there[i], found, 16), EEXIST);
+		assert_int_equal(looks[0]("fopen to make alone", there[i], found, 16), EEXIST);
+	}
+	assert_int_equal(looks[0]("open to make alone", SEEN "/none", found, 16), EACCES);
+	assert_int_equal(looks[0]("fopen to make alone", SEEN "/none", found, 16), EACCES);
 	assert_int_equal(looks[0]("fopen to write", SEEN "/stays", found, 16), EACCES);
 	assert_int_equal(looks[0]("fopen to make", SEEN "/none", found, 16), EACCES);
 	assert_int_equal(looks[0]("open", SEEN "/none", found, 16), ENOENT);
