@@ -143,6 +143,7 @@ struct vb_face_mr {
 	struct vb_mr *core;
 	struct vb_mr_backing *backing; /* NULL for the program's own memory */
 	struct vb_face_dmah *dmah;     /* that it was registered with, or NULL: newer.h */
+	uint32_t pd_handle;	       /* the PD's, where ibv.pd was a parent domain that is gone */
 	bool imported;
 };
 

@@ -38,6 +38,7 @@ static struct vb_face_mr *make_shell(struct ibv_pd *pd, struct vb_engine *engine
 	mr->backing = backing;
 	mr->ibv.context = pd->context;
 	mr->ibv.pd = pd;
+	mr->pd_handle = pd->handle;
 	vb_list_init(&mr->siblings);
 	return mr;
 }
@@ -63,7 +64,7 @@ static struct vb_export description(const struct vb_face_mr *mr)
 	return (struct vb_export){
 		.kind = core->kind == VB_MR_NULL ? VB_EXPORT_NULL_MR : VB_EXPORT_MR,
 		.handle = mr->ibv.handle,
-		.pd = mr->ibv.pd->handle,
+		.pd = mr->pd_handle,
 		.access = core->access,
 		.lkey = core->lkey,
 		.rkey = core->rkey,
@@ -304,8 +305,10 @@ int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, s
 		errno = -error;
 		return IBV_REREG_MR_ERR_CMD;
 	}
-	if (flags & IBV_REREG_MR_CHANGE_PD)
+	if (flags & IBV_REREG_MR_CHANGE_PD) {
 		ibv->pd = pd;
+		mr->pd_handle = pd->handle;
+	}
 	ibv->addr = mr->core->addr;
 	ibv->length = mr->core->length;
 	what = description(mr);
