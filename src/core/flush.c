@@ -6,6 +6,7 @@
  * cause, those behind it with WR_FLUSH_ERR (IBTA 10.3.1.5, 11.6.2). The reason is kept with the QP
  * (the first one) and goes into the completion.
  */
+#include "core/tally.h"
 #include "core/transport.h"
 
 struct vb_reason vb_qp_reason(const struct vb_qp *qp, enum vb_check check)
@@ -57,6 +58,7 @@ void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct v
 		return;
 	}
 	w->ah = NULL;
+	vb_count_sent(qp, (enum vb_wr_opcode)w->opcode, status == VB_WC_SUCCESS, w->length);
 	/* The last look at w: once the completion is there, the place may be posted to again. */
 	if (status != VB_WC_SUCCESS || (w->flags & VB_SEND_SIGNALED)) {
 		const struct vb_cqe cqe = {
@@ -93,6 +95,7 @@ void vb_qp_push_recv(struct vb_qp *qp, const struct vb_recv_wqe *recv, const str
 	cqe.qpn = qp->qpn;
 	cqe.vendor_err = reason ? (uint16_t)reason->check : VB_CHECK_NONE;
 	cqe.time_ns = qp->nic->now_ns;
+	vb_count(qp, VB_COUNTED_RECV, cqe.status == VB_WC_SUCCESS, cqe.byte_len);
 	vb_cq_push(recv_cq_of(qp), &cqe, reason);
 }
 

@@ -19,8 +19,9 @@
 #define VB_MAX_MW (1u << (VB_MAX_MR_BITS - 2)) /* a quarter of the slots stays free */
 #define VB_KEY_TAG_BITS 8u /* a key's low bits: those of a type 2 window are the consumer's */
 #define VB_MAX_PD 32768u
-#define VB_MAX_DM (1u << 20) /* bytes of device memory that one process has on a device */
-#define VB_MAX_DM_ALIGN 12u  /* log2 of the largest alignment of a piece of it */
+#define VB_MAX_COUNTERS 65536u /* of completions */
+#define VB_MAX_DM (1u << 20)   /* bytes of device memory that one process has on a device */
+#define VB_MAX_DM_ALIGN 12u    /* log2 of the largest alignment of a piece of it */
 #define VB_MAX_AH 65536u
 #define VB_MAX_SRQ 32768u
 #define VB_MAX_SRQ_WR 32768u

@@ -135,7 +135,8 @@ uint8_t *vb_mr_remote(struct vb_nic *nic, const struct vb_pd *pd, uint32_t qpn, 
 bool vb_mr_is_null(const uint8_t *at);
 
 /* Between mr.c and mw.c */
-/* vb_mr_enter - gives it a slot and random keys, unless it brought good ones. -ENOMEM when count reaches limit. */
+/* vb_mr_enter - gives it a slot and random keys, unless it brought good ones. -ENOMEM when count
+ * reaches limit. */
 int vb_mr_enter(struct vb_mr *mr, uint32_t *count, uint32_t limit);
 void vb_mr_leave(struct vb_mr *mr, uint32_t *count);
 

@@ -174,7 +174,8 @@ struct vb_nic {
 	uint16_t *rested; /* VB_QPN_REST indices into qps, the oldest at rest_count % VB_QPN_REST */
 	uint8_t *resting; /* by index: it is among them */
 	uint64_t rest_count;
-	uint32_t qp_count, mr_count, mw_count, pd_count, cq_count, srq_count, ah_count;
+	uint32_t qp_count, mr_count, mw_count, pd_count, cq_count, srq_count, ah_count,
+		counter_count;
 	uint32_t xrcd_count, xrc_srq_count;
 	uint32_t next_pd_id;
 

@@ -15,6 +15,7 @@
 #include "base/ring.h"
 #include "core/nic.h"
 #include "core/room.h"
+#include "core/tally.h"
 #include "core/transport.h"
 
 /* What an idle RC QP costs beside its queues; the promise is 8 KiB, the path's carrier has its
@@ -288,6 +289,7 @@ void vb_qp_destroy(struct vb_qp *qp)
 	 */
 	vb_qp_set_state(qp, VB_QPS_RESET);
 	vb_mw_free_all(qp);
+	vb_qp_detach_counters(qp);
 	vb_nic_remove_qp(nic, qp);
 	vb_list_remove(&qp->xrc_link);
 	if (qp->type == VB_QPT_RAW_PACKET)

@@ -304,6 +304,7 @@ struct vb_qp {
 	struct vb_requester req;
 	struct vb_responder resp;
 	struct vb_watch watch;
+	struct vb_tally *tally;	 /* whose completions are counted (tally.h), or NULL */
 	struct vb_reason reason; /* first cause of its error */
 	bool fatal_raised, sqd_notified;
 	bool cq_overran; /* a completion found no room: ERR when the entry under way ends */

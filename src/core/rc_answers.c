@@ -14,6 +14,7 @@
 #include <errno.h>
 
 #include "core/demand.h"
+#include "core/tally.h"
 #include "core/transport.h"
 #include "core/xrc.h"
 
@@ -101,6 +102,7 @@ static void fail_read(struct vb_qp *qp, struct vb_reason *reason)
 	resp->ack_pending = false;
 	vb_rc_nak(qp, VB_NAK_REMOTE_ACCESS, resp->reply_psn);
 	resp->last_words = true;
+	vb_count(qp, VB_COUNTED_REMOTE_READ, false, 0);
 	vb_qp_fail_recv(qp, VB_WC_WR_FLUSH_ERR, reason, VB_EVENT_QP_ACCESS_ERR);
 }
 
@@ -209,6 +211,8 @@ static bool send_reply(struct vb_qp *qp, const struct vb_reply *reply)
 			return false;
 		if (resp->reply_psn != vb_psn_add(reply->psn, reply->packets))
 			return true;
+		if ((int32_t)(resp->reply_next - resp->reply_done) >= 0) /* not repeated */
+			vb_count(qp, VB_COUNTED_REMOTE_READ, true, reply->length);
 		break;
 	case VB_OP_FLUSH:
 	case VB_OP_ATOMIC_WRITE:

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/demand.h"
+#include "core/tally.h"
 #include "core/transport.h"
 #include "core/xrc.h"
 
@@ -281,12 +282,21 @@ void vb_rc_nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn)
 	acknowledge(qp, vb_aeth_syndrome(VB_AETH_NAK, code), psn);
 }
 
+static void count_failure(const struct vb_qp *qp, const struct vb_headers *h)
+{
+	if (vb_opcode_table[h->opcode].flags & VB_IS_WRITE)
+		vb_count(qp, VB_COUNTED_REMOTE_WRITE, false, 0);
+	else if (vb_opcode_operation(h->opcode) == VB_OP_READ_REQUEST)
+		vb_count(qp, VB_COUNTED_REMOTE_READ, false, 0);
+}
+
 /* nak_and_fail - the QP enters ERR; what it owes for earlier requests and the NAK leave all the
  * same, as soon as the carrier takes them: without the NAK the peer would only see its retries run
  * out. */
-static void nak_and_fail(struct vb_qp *qp, enum vb_nak_code code, enum vb_status recv_status,
-			 const struct vb_reason *reason)
+static void nak_and_fail(struct vb_qp *qp, const struct vb_headers *h, enum vb_nak_code code,
+			 enum vb_status recv_status, const struct vb_reason *reason)
 {
+	count_failure(qp, h);
 	vb_rc_nak(qp, code, qp->resp.epsn);
 	qp->resp.last_words = true;
 	vb_qp_fail_recv(qp, recv_status, reason,
@@ -377,6 +387,7 @@ static bool apply_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t f
 	advance(qp, h, 1);
 	if (flags & VB_IS_LAST) {
 		end_message(qp);
+		vb_count(qp, VB_COUNTED_REMOTE_WRITE, true, resp->write_total);
 		if (flags & VB_HAS_IMM)
 			vb_qp_complete_recv(qp, VB_WC_RECV_RDMA_WITH_IMM, resp->write_total, h);
 	}
@@ -492,15 +503,15 @@ static void apply(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *p
 
 	if (flags & VB_IS_SEND) {
 		if (!apply_send(qp, h, flags, payload, bytes, reason)) {
-			nak_and_fail(qp, VB_NAK_REMOTE_OPERATIONAL, VB_WC_LOC_PROT_ERR, reason);
+			nak_and_fail(qp, h, VB_NAK_REMOTE_OPERATIONAL, VB_WC_LOC_PROT_ERR, reason);
 			return;
 		}
 	} else if (!(flags & VB_IS_WRITE)) {
 		if (!apply_answered(qp, h, flags, payload, reason))
-			nak_and_fail(qp, VB_NAK_REMOTE_ACCESS, VB_WC_WR_FLUSH_ERR, reason);
+			nak_and_fail(qp, h, VB_NAK_REMOTE_ACCESS, VB_WC_WR_FLUSH_ERR, reason);
 		return;
 	} else if (!apply_write(qp, h, flags, payload, bytes, reason)) {
-		nak_and_fail(qp, VB_NAK_REMOTE_ACCESS, VB_WC_WR_FLUSH_ERR, reason);
+		nak_and_fail(qp, h, VB_NAK_REMOTE_ACCESS, VB_WC_WR_FLUSH_ERR, reason);
 		return;
 	}
 	qp->resp.unacknowledged = true;
@@ -608,16 +619,16 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 		resp->seq_nak_sent = true; /* what follows in flight is dropped in silence */
 		break;
 	case INVALID_REQUEST:
-		nak_and_fail(qp, VB_NAK_INVALID_REQUEST, VB_WC_WR_FLUSH_ERR, &reason);
+		nak_and_fail(qp, h, VB_NAK_INVALID_REQUEST, VB_WC_WR_FLUSH_ERR, &reason);
 		break;
 	case ACCESS_ERROR:
-		nak_and_fail(qp, VB_NAK_REMOTE_ACCESS, VB_WC_WR_FLUSH_ERR, &reason);
+		nak_and_fail(qp, h, VB_NAK_REMOTE_ACCESS, VB_WC_WR_FLUSH_ERR, &reason);
 		break;
 	case BAD_INVALIDATE: /* the receive's status is Soft-RoCE's */
-		nak_and_fail(qp, VB_NAK_REMOTE_ACCESS, VB_WC_REM_INV_REQ_ERR, &reason);
+		nak_and_fail(qp, h, VB_NAK_REMOTE_ACCESS, VB_WC_REM_INV_REQ_ERR, &reason);
 		break;
 	case TOO_LONG:
-		nak_and_fail(qp, VB_NAK_INVALID_REQUEST, VB_WC_LOC_LEN_ERR, &reason);
+		nak_and_fail(qp, h, VB_NAK_INVALID_REQUEST, VB_WC_LOC_LEN_ERR, &reason);
 		break;
 	}
 }

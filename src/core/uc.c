@@ -6,6 +6,7 @@
  * the packets up to the next FIRST or ONLY are skipped, and a receive request that was taken stays
  * with the QP for the next message. A PSN that was passed already is dropped.
  */
+#include "core/tally.h"
 #include "core/transport.h"
 
 static void skip_message(struct vb_qp *qp)
@@ -102,6 +103,7 @@ static void on_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t flag
 	if (!(qp->attr.access_flags & VB_ACCESS_REMOTE_WRITE) || !to || bytes > resp->write_left ||
 	    ((flags & VB_IS_LAST) && bytes != resp->write_left)) {
 		qp->nic->counters.rx_malformed++;
+		vb_count(qp, VB_COUNTED_REMOTE_WRITE, false, 0);
 		skip_message(qp);
 		return;
 	}
@@ -109,6 +111,7 @@ static void on_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t flag
 		return;
 	if (!vb_place_remote(qp->nic, resp->rkey, to, payload, bytes)) {
 		qp->nic->counters.rx_malformed++;
+		vb_count(qp, VB_COUNTED_REMOTE_WRITE, false, 0);
 		skip_message(qp);
 		return;
 	}
@@ -116,6 +119,7 @@ static void on_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t flag
 	resp->write_left -= bytes;
 	if (flags & VB_IS_LAST) {
 		resp->message = VB_MSG_NONE;
+		vb_count(qp, VB_COUNTED_REMOTE_WRITE, true, resp->write_total);
 		if (flags & VB_HAS_IMM)
 			vb_qp_complete_recv(qp, VB_WC_RECV_RDMA_WITH_IMM, resp->write_total, h);
 	}

@@ -16,6 +16,7 @@
 #include "carrier/local.h"
 #include "carrier/udp.h"
 #include "core/mcast.h"
+#include "core/tally.h"
 #include "host/address.h"
 #include "host/device.h"
 #include "host/engine.h"
@@ -274,6 +275,8 @@ static void publish(struct vb_engine *engine, const struct vb_qp *qp)
 	bool was_open =
 		bit_change(engine->published, qp->qpn - engine->nic->config.qpn_base, shown.open);
 
+	/* what is counted comes as packets */
+	shown.access &= ~vb_tally_hidden(qp->tally);
 	/* without responder resources a READ or an atomic is an invalid request: the packets' way
 	 * says so */
 	if (qp->attr.max_dest_rd_atomic == 0)

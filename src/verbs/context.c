@@ -184,6 +184,7 @@ static void close_objects(struct vb_face_context *context)
 		vb_list_for_each(l, t, &objects[VB_FACE_QP])
 			vb_face_qp_close(vb_list_entry(l, struct vb_face_qp, object.link));
 		vb_face_wqs_close(objects);
+		vb_list_for_each(l, t, &objects[VB_FACE_COMP_CNTR]) vb_face_comp_cntr_close(l);
 		vb_list_for_each(l, t, &objects[VB_FACE_AH])
 			vb_face_ah_close(vb_list_entry(l, struct vb_face_ah, object.link));
 		vb_list_for_each(l, t, &objects[VB_FACE_SRQ])

@@ -59,6 +59,7 @@ enum vb_face_kind {
 	VB_FACE_QP,
 	VB_FACE_WQ_TABLE,
 	VB_FACE_WQ,
+	VB_FACE_COMP_CNTR,
 	VB_FACE_AH,
 	VB_FACE_SRQ,
 	VB_FACE_CQ,
@@ -286,6 +287,7 @@ uint32_t vb_face_handle(void);
 
 /* --- teardown: what closing a device does to objects that are still alive ---------------- */
 void vb_face_qp_close(struct vb_face_qp *qp);
+void vb_face_comp_cntr_close(struct vb_list *link); /* a place in its context's list */
 void vb_face_ah_close(struct vb_face_ah *ah);
 void vb_face_srq_close(struct vb_face_srq *srq);
 void vb_face_cq_close(struct vb_face_cq *cq);

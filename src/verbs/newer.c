@@ -4,9 +4,8 @@
  * IBVERBS_1.15 to 1.18), for programs that were built with theirs.
  *
  * The header may have them: so they have other names here, and their own where programs look for
- * them. Their structs are described by what the manual pages say. DMA handles are in dmah.c.
- * Completion counters are refused as by a device that has none: a counter would be one more memory
- * access where a completion is one already.
+ * them. Their structs are described by what the manual pages say. DMA handles are in dmah.c,
+ * completion counters in comp_cntr.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -57,23 +56,6 @@ void free_buf(struct buffer *buf) NEWER("ibv_free_buf");
 struct ibv_mr *reg_buf_mr(struct ibv_pd *pd, struct buffer *buf, void *addr, size_t length,
 			  int access) NEWER("ibv_reg_buf_mr");
 int export_buf(struct buffer *buf) NEWER("ibv_export_buf_dmabuf_fd");
-int query_counter_caps(struct ibv_context *context, void *caps, size_t size)
-	NEWER("_ibv_query_comp_cntr_caps");
-void *create_counter(struct ibv_context *context, void *attr) NEWER("ibv_create_comp_cntr");
-int destroy_counter(void *counter) NEWER("ibv_destroy_comp_cntr");
-int set_counter(void *counter, uint64_t value) NEWER("ibv_set_comp_cntr");
-int set_error_counter(void *counter, uint64_t value) NEWER("ibv_set_err_comp_cntr");
-int inc_counter(void *counter, uint64_t amount) NEWER("ibv_inc_comp_cntr");
-int inc_error_counter(void *counter, uint64_t amount) NEWER("ibv_inc_err_comp_cntr");
-int read_counter(void *counter, uint64_t *value) NEWER("ibv_read_comp_cntr");
-int read_error_counter(void *counter, uint64_t *value) NEWER("ibv_read_err_comp_cntr");
-int attach_counter(struct ibv_qp *qp, void *counter, void *attr) NEWER("ibv_qp_attach_comp_cntr");
-
-static void *nothing(void)
-{
-	errno = EOPNOTSUPP;
-	return NULL;
-}
 
 /* --- 1.15: every kind of region, with a DMA handle (dmah.c) ------------------------------- */
 
@@ -212,57 +194,4 @@ int export_buf(struct buffer *buf)
 {
 	errno = ENODATA; /* it is ordinary memory */
 	return -1;
-}
-
-/* --- 1.18: completion counters ----------------------------------------------------------- */
-
-int query_counter_caps(struct ibv_context *context, void *caps, size_t size)
-{
-	memset(caps, 0, size);
-	return EOPNOTSUPP;
-}
-
-void *create_counter(struct ibv_context *context, void *attr)
-{
-	return nothing();
-}
-
-int destroy_counter(void *counter)
-{
-	return EOPNOTSUPP;
-}
-
-int set_counter(void *counter, uint64_t value)
-{
-	return EOPNOTSUPP;
-}
-
-int set_error_counter(void *counter, uint64_t value)
-{
-	return EOPNOTSUPP;
-}
-
-int inc_counter(void *counter, uint64_t amount)
-{
-	return EOPNOTSUPP;
-}
-
-int inc_error_counter(void *counter, uint64_t amount)
-{
-	return EOPNOTSUPP;
-}
-
-int read_counter(void *counter, uint64_t *value)
-{
-	return EOPNOTSUPP;
-}
-
-int read_error_counter(void *counter, uint64_t *value)
-{
-	return EOPNOTSUPP;
-}
-
-int attach_counter(struct ibv_qp *qp, void *counter, void *attr)
-{
-	return EOPNOTSUPP;
 }
