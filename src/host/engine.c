@@ -52,6 +52,7 @@ bool vb_engine_enter(struct vb_engine *engine)
 void vb_engine_leave(struct vb_engine *engine)
 {
 	vb_thread_notice(engine);
+	engine->now_is_fresh = false;
 	vb_engine_unlock(engine);
 }
 

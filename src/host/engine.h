@@ -100,11 +100,12 @@ struct vb_engine {
 
 	alignas(64) struct vb_lock lock;
 	int cancel_state;     /* of the program's thread that is inside */
-	bool now_is_fresh;    /* nic->now_ns is this entry's */
+	bool now_is_fresh;    /* nic->now_ns is this look's, or this entry's */
 	bool gsi_busy;	      /* QP 1 may have a deadline */
 	uint32_t quiet_polls; /* since something happened */
 	uint32_t udp_quiet;   /* looks at the sockets since one found something */
 	uint32_t udp_skipped; /* polls and pumps since the last look */
+	uint32_t pumps;	      /* for posts */
 	_Atomic uint32_t udp_looks;
 	_Atomic uint32_t polls; /* what the thread watches to know that the program polls */
 };

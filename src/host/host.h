@@ -88,6 +88,9 @@ VB_SHARED enum vb_port_state vb_engine_port(struct vb_engine *engine);
 
 /* vb_engine_pump - inside: takes what arrived, runs the NIC, sends. Bounded. */
 VB_SHARED void vb_engine_pump(struct vb_engine *engine);
+/* vb_engine_pump_posts - inside, behind posting: sends, and mostly leaves what arrived to the next
+ * poll. */
+void vb_engine_pump_posts(struct vb_engine *engine);
 /* vb_engine_wake_thread - inside: the program is going to wait (armed a CQ, blocks in get_event):
  * the background thread takes over at once. */
 VB_SHARED void vb_engine_wake_thread(struct vb_engine *engine);

@@ -456,7 +456,7 @@ static int complete_inside(struct vb_face_qp *qp)
 	if (!vb_face_enter(qp->engine))
 		return EIO;
 	error = -post_all(qp->core, qp->builder);
-	vb_engine_pump(qp->engine);
+	vb_engine_pump_posts(qp->engine);
 	vb_engine_leave(qp->engine);
 	return error;
 }

@@ -48,7 +48,7 @@ static int post_recv(struct ibv_wq *ibv, struct ibv_recv_wr *wr, struct ibv_recv
 			break;
 		}
 	}
-	vb_engine_pump(wq->engine);
+	vb_engine_pump_posts(wq->engine);
 	vb_engine_leave(wq->engine);
 	return -error;
 }
