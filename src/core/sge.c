@@ -17,24 +17,6 @@ struct piece {
 	bool on_demand;
 };
 
-/* in_ordinary_region - the usual case at little cost: memory of an ordinary region that the SGE may
- * use. NULL: vb_mr_local judges. */
-static inline uint8_t *in_ordinary_region(const struct vb_nic *nic, const struct vb_pd *pd,
-					  const struct vb_sge *sge, uint32_t skip, uint32_t length,
-					  uint32_t rights)
-{
-	const struct vb_mr *mr = nic->mrs[vb_key_slot(sge->lkey)];
-	uint64_t offset;
-
-	if (!mr || mr->lkey != sge->lkey || mr->pd != pd || mr->kind != VB_MR_MEMORY ||
-	    mr->access & VB_ACCESS_ON_DEMAND || rights & ~mr->access)
-		return NULL;
-	offset = sge->addr + skip - mr->iova; /* huge where the SGE begins before the region */
-	if (offset > mr->length || length > mr->length - offset)
-		return NULL;
-	return mr->addr + offset;
-}
-
 /* find_piece - the first length bytes, as far as this SGE has them, behind its first skip bytes.
  * False: the key was refused, reason holds why. */
 static bool find_piece(const struct vb_qp *qp, const struct vb_pd *pd, const struct vb_sge *sge,
@@ -43,7 +25,7 @@ static bool find_piece(const struct vb_qp *qp, const struct vb_pd *pd, const str
 {
 	piece->length = VB_MIN(sge->length - skip, length);
 	piece->on_demand = false;
-	piece->at = in_ordinary_region(qp->nic, pd, sge, skip, piece->length,
+	piece->at = vb_ordinary_memory(qp->nic, pd, sge, skip, piece->length,
 				       rights & ~VB_WANT_PRESENT);
 	if (__builtin_expect(piece->at != NULL, 1))
 		return true;
@@ -58,12 +40,6 @@ static bool find_piece(const struct vb_qp *qp, const struct vb_pd *pd, const str
 	return piece->at;
 }
 
-/* The keys of a send request are the QP's; what tag matching READs goes into the SRQ's buffers. */
-static const struct vb_pd *send_pd(const struct vb_qp *qp)
-{
-	return qp->srq && qp->srq->tm ? qp->srq->pd : qp->pd;
-}
-
 int vb_gather(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge, uint32_t offset,
 	      uint32_t length, uint32_t rights, struct iovec *out, struct vb_reason *reason)
 {
@@ -75,8 +51,8 @@ int vb_gather(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sg
 			offset -= sges[i].length;
 			continue;
 		}
-		if (!find_piece(qp, send_pd(qp), &sges[i], offset, length, rights | VB_WANT_PRESENT,
-				&piece, reason))
+		if (!find_piece(qp, vb_send_pd(qp), &sges[i], offset, length,
+				rights | VB_WANT_PRESENT, &piece, reason))
 			return -1;
 		out[parts++] = (struct iovec){piece.at, piece.length};
 		length -= piece.length;
@@ -111,7 +87,7 @@ int vb_gather_payload(const struct vb_qp *qp, const struct vb_sge *sges, uint32_
 			offset -= sges[i].length;
 			continue;
 		}
-		if (!find_piece(qp, send_pd(qp), &sges[i], offset, length, 0, &piece, reason))
+		if (!find_piece(qp, vb_send_pd(qp), &sges[i], offset, length, 0, &piece, reason))
 			return -1;
 		if (piece.on_demand) {
 			uint8_t *to = nic->bounce + bounced;
@@ -198,7 +174,7 @@ static bool scatter(const struct vb_qp *qp, const struct vb_pd *pd, const struct
 bool vb_scatter(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge,
 		uint32_t offset, const uint8_t *data, uint32_t length, struct vb_reason *reason)
 {
-	return scatter(qp, send_pd(qp), sges, num_sge, offset, data, length, reason);
+	return scatter(qp, vb_send_pd(qp), sges, num_sge, offset, data, length, reason);
 }
 
 bool vb_scatter_recv(const struct vb_qp *qp, uint32_t offset, const uint8_t *data, uint32_t length,

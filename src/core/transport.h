@@ -75,6 +75,8 @@ void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct v
 void vb_requester_start(struct vb_qp *qp);
 /* vb_requester_run - sends what may be sent now. True: budget used up, more is waiting. */
 bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns);
+/* vb_requester_goes_on - it has one SEND to begin, and the timer runs for others already. */
+bool vb_requester_goes_on(const struct vb_qp *qp);
 /* vb_requester_check_drained - SQD: raises SQ_DRAINED once nothing is under way. */
 void vb_requester_check_drained(struct vb_qp *qp);
 uint64_t vb_requester_deadline(const struct vb_qp *qp);
@@ -121,6 +123,31 @@ void vb_ud_on_packet(struct vb_qp *qp, const struct vb_headers *h, const uint8_t
 		     uint32_t bytes, const struct vb_rx *rx);
 
 /* --- sge.c: gather and scatter ----------------------------------------------------------- */
+/* vb_send_pd - the keys of a send request are the QP's; what tag matching READs goes into the SRQ's
+ * buffers. */
+static inline const struct vb_pd *vb_send_pd(const struct vb_qp *qp)
+{
+	return qp->srq && qp->srq->tm ? qp->srq->pd : qp->pd;
+}
+
+/* vb_ordinary_memory - the usual case at little cost: memory of an ordinary region that the SGE,
+ * from its byte skip on, may use. NULL: vb_mr_local judges. */
+static inline uint8_t *vb_ordinary_memory(const struct vb_nic *nic, const struct vb_pd *pd,
+					  const struct vb_sge *sge, uint32_t skip, uint32_t length,
+					  uint32_t rights)
+{
+	const struct vb_mr *mr = nic->mrs[vb_key_slot(sge->lkey)];
+	uint64_t offset;
+
+	if (!mr || mr->lkey != sge->lkey || mr->pd != pd || mr->kind != VB_MR_MEMORY ||
+	    mr->access & VB_ACCESS_ON_DEMAND || rights & ~mr->access)
+		return NULL;
+	offset = sge->addr + skip - mr->iova; /* huge where the SGE begins before the region */
+	if (offset > mr->length || length > mr->length - offset)
+		return NULL;
+	return mr->addr + offset;
+}
+
 /* vb_gather_payload - the iovec of message bytes [offset, offset + length) to send. Returns the
  * parts, or -1 with the failed check in reason. passing: some are in nic->bounce, and good until
  * the next call only. */
