@@ -48,14 +48,12 @@ static unsigned int gsi_slot(struct vb_local *local, const struct vb_tx *tx)
 	return slot && vb_registry_is_alive(local->registry, slot) ? slot : local->slot;
 }
 
-static int local_tx(struct vb_carrier *carrier, const struct vb_path *path, const struct vb_tx *tx)
+/* tx_with_care - to a peer that was not met yet, or is to be looked at. */
+static int tx_with_care(struct vb_local *local, unsigned int slot, const struct vb_tx *tx)
 {
-	struct vb_local *local = to_local(carrier);
-	unsigned int slot = (tx->headers->qpn & VB_QPN_MASK) >> VB_SLOT_SHIFT;
 	struct vb_local_peer *peer;
 	int r;
 
-	(void)path;
 	if (tx->headers->qpn == VB_GSI_QPN)
 		slot = gsi_slot(local, tx);
 	if (slot == 0 || slot >= VB_REGISTRY_SLOTS)
@@ -63,16 +61,32 @@ static int local_tx(struct vb_carrier *carrier, const struct vb_path *path, cons
 	peer = vb_local_peer(local, slot);
 	if (!peer)
 		return -ENOMEM;
-	if (++peer->tx_count % CLOCK_EVERY)
-		r = vb_local_peer_view(local, peer);
-	else
-		r = vb_local_peer_refresh(local, peer);
+	r = vb_local_peer_refresh(local, peer);
 	if (r == 0 && peer->broken)
 		r = -EIO;
 	if (r == 0 && !peer->out.ring)
 		r = vb_local_ring_create(local, peer);
-	if (r == 0)
+	return r ? r : vb_local_ring_put(local, peer, tx);
+}
+
+static int local_tx(struct vb_carrier *carrier, const struct vb_path *path, const struct vb_tx *tx)
+{
+	struct vb_local *local = to_local(carrier);
+	const unsigned int slot = (tx->headers->qpn & VB_QPN_MASK) >> VB_SLOT_SHIFT;
+	struct vb_local_peer *peer = slot < VB_REGISTRY_SLOTS ? local->peers[slot] : NULL;
+	int r;
+
+	(void)path;
+	if (__builtin_expect(peer && peer->out.ring && !peer->broken &&
+				     ++peer->tx_count % CLOCK_EVERY && vb_local_peer_is_good(peer),
+			     1)) {
 		r = vb_local_ring_put(local, peer, tx);
+	} else {
+		const int shield = vb_local_shield();
+
+		r = tx_with_care(local, slot, tx);
+		vb_local_unshield(shield);
+	}
 	if (r == 0)
 		local->counters.tx_packets++;
 	return r;
@@ -147,16 +161,23 @@ static void look_after_waiting(struct vb_local *local)
 	}
 }
 
+bool vb_local_is_quiet(const struct vb_carrier *carrier)
+{
+	const struct vb_local *local = vb_container_of(carrier, const struct vb_local, base);
+
+	return !(__atomic_load_n(&local->bell->summary, __ATOMIC_RELAXED) | local->pending_summary |
+		 local->waiting | (unsigned int)local->room_due | (unsigned int)local->retries);
+}
+
 static int local_poll(struct vb_carrier *carrier, int budget, bool *room)
 {
 	struct vb_local *local = to_local(carrier);
 	int turns, count = 0;
 
+	if (vb_local_is_quiet(carrier))
+		return 0;
 	if (__atomic_load_n(&local->bell->summary, __ATOMIC_RELAXED))
 		vb_local_bell_take(local);
-	else if (!(local->pending_summary | local->waiting | (unsigned int)local->room_due |
-		   (unsigned int)local->retries))
-		return 0;
 	if ((local->waiting || local->retries) && local->waiting_polls++ % WAITING_EVERY == 0)
 		look_after_waiting(local);
 	for (turns = 0; count < budget && turns < budget + TURN && local->pending_summary;

@@ -18,6 +18,10 @@ int vb_local_create(struct vb_carrier **out, struct vb_registry *registry, vb_de
 		    void *env) VB_MUST_USE;
 void vb_local_drop_in_child(struct vb_carrier *carrier);
 
+/* vb_local_is_quiet - a poll would find nothing and has nothing else to do. Makes no system call.
+ */
+bool vb_local_is_quiet(const struct vb_carrier *carrier);
+
 /* vb_local_route - fills path: segment_max, own_segment, direct. The slot is in each packet's QPN.
  */
 void vb_local_route(struct vb_carrier *carrier, struct vb_path *path);

@@ -112,12 +112,15 @@ void vb_local_bell_finish(struct vb_local *local)
 
 static void wake(struct vb_local *local, struct vb_local_peer *peer)
 {
+	const int shield = vb_local_shield();
+
 	local->counters.wakeups_sent++;
 	/* EAGAIN: its queue is full of wake-ups already. Anything else: nobody is there. */
 	if (sendto(local->wake_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
 		   (struct sockaddr *)&peer->wake, peer->wake_bytes) < 0 &&
 	    errno != EAGAIN && errno != EWOULDBLOCK)
 		peer->suspect = true;
+	vb_local_unshield(shield);
 }
 
 void vb_local_bell_ring(struct vb_local *local, struct vb_local_peer *peer)

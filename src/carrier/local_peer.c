@@ -147,13 +147,12 @@ bool vb_local_peer_recheck(struct vb_local *local, struct vb_local_peer *peer)
 
 int vb_local_peer_view(struct vb_local *local, struct vb_local_peer *peer)
 {
+	if (vb_local_peer_is_good(peer))
+		return 0;
 	if (peer->segment) {
 		if (!vb_local_is_closed(peer->segment) &&
-		    __atomic_load_n(&peer->area->id, __ATOMIC_ACQUIRE) == peer->id) {
-			if (!peer->suspect || vb_local_peer_recheck(local, peer))
-				return 0;
-			return -EHOSTUNREACH;
-		}
+		    __atomic_load_n(&peer->area->id, __ATOMIC_ACQUIRE) == peer->id)
+			return vb_local_peer_recheck(local, peer) ? 0 : -EHOSTUNREACH;
 		vb_local_peer_drop(local, peer);
 	}
 	return open_view(local, peer);

@@ -230,6 +230,21 @@ static inline uint64_t vb_local_now_ms(void)
 	return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
 }
 
+/* vb_local_shield, vb_local_unshield - around what is a cancellation point: sending is none, and
+ * the thread that sends holds the engine's lock. */
+static inline int vb_local_shield(void)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	return state;
+}
+
+static inline void vb_local_unshield(int state)
+{
+	pthread_setcancelstate(state, NULL);
+}
+
 static inline bool vb_local_is_closed(const struct vb_file_header *header)
 {
 	return __atomic_load_n(&header->closed, __ATOMIC_ACQUIRE) != 0;
@@ -248,6 +263,12 @@ struct vb_local_peer *vb_local_peer(struct vb_local *local, unsigned int slot);
  * a system call only where something is wrong or new. 0; -EHOSTUNREACH: nobody is there; other
  * -errno. */
 int vb_local_peer_view(struct vb_local *local, struct vb_local_peer *peer) VB_MUST_USE;
+/* vb_local_peer_is_good - it has a view, which needs nothing of that. */
+static inline bool vb_local_peer_is_good(const struct vb_local_peer *peer)
+{
+	return peer->segment && !peer->suspect && !vb_local_is_closed(peer->segment) &&
+	       __atomic_load_n(&peer->area->id, __ATOMIC_ACQUIRE) == peer->id;
+}
 /* vb_local_peer_refresh - as above, and looks at its life when the last look is old. */
 int vb_local_peer_refresh(struct vb_local *local, struct vb_local_peer *peer) VB_MUST_USE;
 /* vb_local_peer_drop - forgets what was mapped for sending to it and accessing it. */

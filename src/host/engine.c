@@ -49,10 +49,18 @@ bool vb_engine_enter(struct vb_engine *engine)
 	return true;
 }
 
+bool vb_engine_enter_to_post(struct vb_engine *engine, const struct vb_qp *qp)
+{
+	if (!vb_engine_lock_bare(engine))
+		return false;
+	if (qp && (qp->state == VB_QPS_ERR || qp->state == VB_QPS_SQE))
+		vb_engine_refresh(engine); /* it completes at once, and bears the time */
+	return true;
+}
+
 void vb_engine_leave(struct vb_engine *engine)
 {
 	vb_thread_notice(engine);
-	engine->now_is_fresh = false;
 	vb_engine_unlock(engine);
 }
 

@@ -99,7 +99,8 @@ struct vb_engine {
 	struct vb_traffic traffic;
 
 	alignas(64) struct vb_lock lock;
-	int cancel_state;     /* of the program's thread that is inside */
+	bool shielded;	      /* the thread that is inside cannot be cancelled ... */
+	int cancel_state;     /* ... and could before, or not */
 	bool now_is_fresh;    /* nic->now_ns is this look's, or this entry's */
 	bool gsi_busy;	      /* QP 1 may have a deadline */
 	uint32_t quiet_polls; /* since something happened */
@@ -130,52 +131,77 @@ void vb_engine_answer(struct vb_engine *engine);
  */
 static inline void vb_engine_give(struct vb_engine *engine)
 {
+	engine->shielded = false;
 	vb_lock_give(&engine->lock);
 	if (vb_nic_is_rung(engine->nic))
 		vb_engine_answer(engine);
 }
 
+/* vb_engine_shield - inside: a system call may follow. Programs cancel their threads (rping does),
+ * which must not end before the unlock: to them the verbs are no cancellation points. Until the
+ * shield stands nothing may be called that is one. */
+static inline void vb_engine_shield(struct vb_engine *engine)
+{
+	if (engine->shielded)
+		return;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &engine->cancel_state);
+	engine->shielded = true;
+}
+
 /* vb_engine_unlock - what vb_engine_lock began ends. */
 static inline void vb_engine_unlock(struct vb_engine *engine)
 {
-	int state = engine->cancel_state;
+	const bool shielded = engine->shielded;
+	const int state = engine->cancel_state;
 
 	vb_engine_give(engine);
-	pthread_setcancelstate(state, NULL);
+	if (shielded)
+		pthread_setcancelstate(state, NULL);
 }
 
-/* vb_engine_lock - takes the lock of a living engine; false when it is not alive (nothing is held).
- * Programs cancel their threads (rping does), which must not end between here and the unlock: to
- * them the verbs are no cancellation points. */
-static inline bool vb_engine_lock(struct vb_engine *engine)
+/* vb_engine_took_lock - by those who take the lock as such, whom nobody cancels: the background
+ * thread, fork, exit. vb_engine_give() ends it. */
+static inline void vb_engine_took_lock(struct vb_engine *engine)
 {
-	int state;
+	engine->shielded = true;
+	engine->now_is_fresh = false;
+}
 
-	if (atomic_load_explicit(&engine->life, memory_order_relaxed) != VB_ALIVE)
+static inline bool vb_engine_lives(const struct vb_engine *engine)
+{
+	return atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_ALIVE;
+}
+
+/* vb_engine_lock_bare - takes the lock of a living engine; false when it is not alive (nothing is
+ * held). Without the shield. */
+static inline bool vb_engine_lock_bare(struct vb_engine *engine)
+{
+	if (!vb_engine_lives(engine))
 		return false;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	vb_lock_take(&engine->lock);
-	engine->cancel_state = state;
-	if (atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_ALIVE)
+	engine->now_is_fresh = false;
+	if (vb_engine_lives(engine))
 		return true;
 	vb_engine_unlock(engine);
 	return false;
 }
 
-/* vb_engine_try - the same, but false at once where another thread is inside. */
-static inline bool vb_engine_try(struct vb_engine *engine)
+/* vb_engine_lock - the same with the shield. */
+static inline bool vb_engine_lock(struct vb_engine *engine)
 {
-	int state;
+	if (!vb_engine_lock_bare(engine))
+		return false;
+	vb_engine_shield(engine);
+	return true;
+}
 
-	if (atomic_load_explicit(&engine->life, memory_order_relaxed) != VB_ALIVE)
+/* vb_engine_try_bare - the same, but false at once where another thread is inside. */
+static inline bool vb_engine_try_bare(struct vb_engine *engine)
+{
+	if (!vb_engine_lives(engine) || !vb_lock_try(&engine->lock))
 		return false;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	if (!vb_lock_try(&engine->lock)) {
-		pthread_setcancelstate(state, NULL);
-		return false;
-	}
-	engine->cancel_state = state;
-	if (atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_ALIVE)
+	engine->now_is_fresh = false;
+	if (vb_engine_lives(engine))
 		return true;
 	vb_engine_unlock(engine);
 	return false;
@@ -273,6 +299,7 @@ static inline void vb_thread_notice(struct vb_engine *engine)
 	due = vb_engine_due(engine);
 	if (due < atomic_load_explicit(&thread->wake_at_ns, memory_order_relaxed)) {
 		atomic_store_explicit(&thread->wake_at_ns, due, memory_order_relaxed);
+		vb_engine_shield(engine);
 		vb_thread_wake(engine);
 	}
 }

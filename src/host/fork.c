@@ -35,6 +35,7 @@ static void before_fork(void)
 			continue;
 		vb_thread_settle(vb_engines[i]);
 		vb_lock_take(&vb_engines[i]->lock);
+		vb_engine_took_lock(vb_engines[i]);
 	}
 	vb_share_before_fork();
 }
@@ -91,6 +92,7 @@ static void depart(struct vb_engine *engine)
 {
 	if (!vb_lock_try(&engine->lock) && !vb_lock_wait(&engine->lock, EXIT_PATIENCE_NS))
 		return;
+	vb_engine_took_lock(engine);
 	if (vb_nic_is_rung(engine->nic)) { /* posted before the end */
 		vb_engine_refresh(engine);
 		vb_nic_answer(engine->nic);
@@ -105,7 +107,7 @@ static void depart(struct vb_engine *engine)
 		engine->udp->ops->destroy(engine->udp);
 		vb_registry_leave(engine->registry);
 	}
-	vb_lock_give(&engine->lock);
+	vb_engine_give(engine);
 }
 
 __attribute__((destructor)) static void at_exit(void)

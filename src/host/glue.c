@@ -6,6 +6,9 @@
  * the core takes packets only from its peer. Over UDP that is the address in the IP header, which a
  * synthetic GID is not; between processes of one host the local carrier says the host's address, by
  * whichever GID the peer was named.
+ *
+ * Whoever posts comes in without the shield against cancellation (engine.h): what may make a system
+ * call here puts it up first.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -43,6 +46,7 @@ static uint32_t draw(void *env)
 		uint8_t *to = (uint8_t *)engine->random;
 		size_t have = 0;
 
+		vb_engine_shield(engine);
 		while (have < sizeof(engine->random)) {
 			ssize_t got = getrandom(to + have, sizeof(engine->random) - have, 0);
 
@@ -154,12 +158,17 @@ static int tx(void *env, const struct vb_path *path, const struct vb_tx *packet)
 {
 	struct vb_engine *engine = env;
 	struct vb_carrier *carrier = path->carrier;
-	int rc = carrier->ops->tx(carrier, path, packet);
+	int rc;
 
-	if (__builtin_expect(rc == 0, 1))
+	if (carrier != engine->local) /* which looks after itself */
+		vb_engine_shield(engine);
+	rc = carrier->ops->tx(carrier, path, packet);
+	if (__builtin_expect(rc == 0, 1)) {
 		vb_traffic_sent(&engine->traffic, packet);
-	if (__builtin_expect(rc == -ENOSPC, 0))
+	} else if (rc == -ENOSPC) {
+		vb_engine_shield(engine);
 		say_memory_is_full();
+	}
 	return rc;
 }
 
@@ -168,6 +177,7 @@ static ssize_t direct(void *env, const struct vb_qp *qp, enum vb_direction direc
 {
 	struct vb_engine *engine = env;
 
+	vb_engine_shield(engine);
 	return vb_local_direct(engine->local, direction == VB_DIRECT_WRITE, qp->qpn,
 			       qp->attr.dest_qpn, rkey, va, local, parts, length);
 }
@@ -186,17 +196,20 @@ static int direct_atomic(void *env, const struct vb_qp *qp, uint32_t rkey, uint6
 		.swap_add = wanted->operand,
 	};
 
+	vb_engine_shield(engine);
 	return vb_local_atomic(engine->local, &op, before);
 }
 
 static void show_window(void *env, const struct vb_mr *window)
 {
+	vb_engine_shield(env);
 	vb_engine_publish_mr(env, window);
 }
 
 /* Under the lock, as for a queue pair (publish() below): a copy is at most 1 MiB long. */
 static int hide_window(void *env, const struct vb_mr *window)
 {
+	vb_engine_shield(env);
 	return vb_engine_withdraw_mr(env, window);
 }
 
@@ -204,6 +217,7 @@ static bool present(void *env, const void *at, uint64_t length, bool write)
 {
 	const struct vb_foreign *foreign = vb_foreign_at(env, at);
 
+	vb_engine_shield(env);
 	return foreign ? vb_foreign_is_there(env, foreign)
 		       : vb_memory_bring_in(at, length, write) == 0;
 }
@@ -212,6 +226,7 @@ static bool copy(void *env, bool write, void *region, void *ours, uint32_t lengt
 {
 	const struct vb_foreign *foreign = vb_foreign_at(env, region);
 
+	vb_engine_shield(env);
 	if (foreign)
 		return vb_foreign_copy(env, foreign, write, region, ours, length) == 0;
 	return (write ? vb_memory_write(region, ours, length)
@@ -220,6 +235,7 @@ static bool copy(void *env, bool write, void *region, void *ours, uint32_t lengt
 
 static bool atomic(void *env, uint64_t *word, const struct vb_atomic *op, uint64_t *before)
 {
+	vb_engine_shield(env);
 	return !vb_foreign_at(env, word) && vb_memory_atomic(word, op, before) == 0;
 }
 
@@ -294,6 +310,7 @@ static void qp_changed(void *env, struct vb_qp *qp)
 	struct vb_engine *engine = env;
 	bool open;
 
+	vb_engine_shield(engine);
 	if (qp->type == VB_QPT_RAW_PACKET)
 		return; /* neither RoCE's nor other processes' */
 	if (qp->type == VB_QPT_UD) {
@@ -316,6 +333,7 @@ static void qp_changed(void *env, struct vb_qp *qp)
 
 static void event(void *env, const struct vb_event *raised)
 {
+	vb_engine_shield(env);
 	if (raised->type == VB_EVENT_COMM_EST)
 		qp_changed(env, raised->qp);
 	if (hooks && hooks->event)
@@ -324,6 +342,7 @@ static void event(void *env, const struct vb_event *raised)
 
 static void cq_event(void *env, struct vb_cq *cq)
 {
+	vb_engine_shield(env);
 	if (hooks && hooks->cq_event)
 		hooks->cq_event(env, cq);
 }

@@ -76,6 +76,10 @@ VB_SHARED uint64_t vb_engine_now(void);
 /* vb_engine_enter - takes the lock and tells the NIC the time. False in a forked child whose parent
  * made the engine (nothing may be done with it; leave need not be called). */
 VB_SHARED bool vb_engine_enter(struct vb_engine *engine);
+/* vb_engine_enter_to_post - the same at less cost, for requests to qp (NULL: to an SRQ) and then
+ * vb_engine_pump_posts. The time is told as far as that needs it, and nothing between makes a
+ * system call but through the NIC's surroundings (engine.h, vb_engine_shield). */
+bool vb_engine_enter_to_post(struct vb_engine *engine, const struct vb_qp *qp);
 VB_SHARED void vb_engine_leave(struct vb_engine *engine);
 enum vb_port_state {
 	VB_PORT_DISABLED, /* the interface is down, or gone */

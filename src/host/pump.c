@@ -8,9 +8,14 @@
  * UDP, which leaves strays and the like to the thread. An empty poll of a spinning program thereby
  * costs tens of nanoseconds on either path, and the next packet is found at most 32 of them late.
  *
- * For the same reason an empty poll reads the clock only one time in 32, and a post looks at nothing
- * but one time in 16: it sends what was posted, and the program's polls, or the thread, take what
- * came. More comes of one look then, and is answered by one acknowledgement.
+ * For the same reason an empty poll reads the clock only one time in 32, and a post looks at
+ * nothing but one time in 16: it sends what was posted, and the program's polls, or the thread,
+ * take what came. More comes of one look then, and is answered by one acknowledgement. Nor does a
+ * post read the clock where the timer runs already for what was sent before.
+ *
+ * A call that makes no system call goes without the shield against cancellation, which costs as
+ * much as the lock: a poll that finds a completion or nothing at all, and what is posted to a peer
+ * of this host.
  *
  * A program that polls in vain for long gives the processor away now and then: what it waits for is
  * made by another process or thread, which may have no other processor to run on.
@@ -18,6 +23,7 @@
 #include <errno.h>
 #include <sched.h>
 
+#include "carrier/local.h"
 #include "carrier/raw.h"
 #include "host/engine.h"
 
@@ -64,7 +70,10 @@ static int look_at_raw(struct vb_engine *engine)
 /* The sockets: those of RoCE, and the one of raw packets. */
 static int look_at_udp(struct vb_engine *engine)
 {
-	int got = look(engine, engine->udp, UDP_BUDGET);
+	int got;
+
+	vb_engine_shield(engine);
+	got = look(engine, engine->udp, UDP_BUDGET);
 
 	if (engine->raw)
 		got += look_at_raw(engine);
@@ -110,18 +119,25 @@ static bool timer_of_udp_is_due(const struct vb_engine *engine)
 	       (engine->gsi_busy && vb_gsi_deadline(engine) <= now_ns);
 }
 
-/* The core's turn. A timer that is due must not run out on an answer that came in time and lies in
- * the socket: the process may have been stopped, or without a processor, for longer than that. */
+static void tell_time(struct vb_engine *engine)
+{
+	if (!engine->now_is_fresh)
+		vb_engine_refresh(engine);
+}
+
+/* The core's turn; the time was told. A timer that is due must not run out on an answer that came
+ * in time and lies in the socket: the process may have been stopped, or without a processor, for
+ * longer than that. */
 static int run_core(struct vb_engine *engine, bool looked_at_udp)
 {
 	int got = 0;
 
-	if (!engine->now_is_fresh)
-		vb_engine_refresh(engine);
 	if (!looked_at_udp && timer_of_udp_is_due(engine))
 		got = look_at_udp(engine);
-	if (engine->gsi_busy && vb_gsi_deadline(engine) <= engine->nic->now_ns)
+	if (engine->gsi_busy && vb_gsi_deadline(engine) <= engine->nic->now_ns) {
+		vb_engine_shield(engine);
 		vb_gsi_run(engine);
+	}
 	vb_nic_run(engine->nic, engine->nic->now_ns);
 	if (engine->nic->now_ns >= engine->traffic.due_ns)
 		vb_traffic_publish(engine);
@@ -130,6 +146,7 @@ static int run_core(struct vb_engine *engine, bool looked_at_udp)
 
 static void flush(struct vb_engine *engine)
 {
+	vb_engine_shield(engine);
 	if (engine->local)
 		engine->local->ops->flush(engine->local);
 	engine->udp->ops->flush(engine->udp);
@@ -137,6 +154,7 @@ static void flush(struct vb_engine *engine)
 
 void vb_engine_run(struct vb_engine *engine, bool with_udp)
 {
+	vb_engine_shield(engine);
 	for (int round = 0; round < ROUNDS; round++) {
 		int got = 0;
 
@@ -146,6 +164,7 @@ void vb_engine_run(struct vb_engine *engine, bool with_udp)
 			got += look_at_udp(engine);
 		if (round > 0 && got == 0 && !is_due(engine))
 			return;
+		tell_time(engine);
 		got += run_core(engine, with_udp);
 		flush(engine);
 		with_udp = with_udp && got > 0;
@@ -174,22 +193,20 @@ void vb_engine_pump_posts(struct vb_engine *engine)
 	}
 	if (vb_list_is_empty(&engine->nic->ready))
 		return; /* receive requests alone */
+	if (vb_nic_needs_time(engine->nic))
+		tell_time(engine);
 	run_core(engine, false);
-	flush(engine);
+	if (may_come_by_udp(engine))
+		flush(engine);
 	if (!vb_list_is_empty(&engine->nic->ready))
 		vb_engine_run(engine, false);
 }
 
 /* --- what was posted beside the NIC ------------------------------------------------------ */
 
-static bool is_alive(const struct vb_engine *engine)
-{
-	return atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_ALIVE;
-}
-
 bool vb_engine_is_alive(const struct vb_engine *engine)
 {
-	return is_alive(engine);
+	return vb_engine_lives(engine);
 }
 
 /* Bounded: others may post as fast as this thread works it off, and it has something else to do.
@@ -199,19 +216,21 @@ void vb_engine_answer(struct vb_engine *engine)
 	int state;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	for (int i = 0; vb_nic_is_rung(engine->nic) && is_alive(engine); i++) {
+	for (int i = 0; vb_nic_is_rung(engine->nic) && vb_engine_lives(engine); i++) {
 		if (i == ANSWERS && engine->thread.started) {
 			vb_thread_summon(engine);
 			break;
 		}
 		if (!vb_lock_try(&engine->lock))
 			break;
-		if (is_alive(engine)) {
+		vb_engine_took_lock(engine);
+		if (vb_engine_lives(engine)) {
 			vb_engine_refresh(engine);
 			vb_nic_answer(engine->nic);
 			vb_engine_pump(engine);
 			vb_thread_notice(engine);
 		}
+		engine->shielded = false;
 		vb_lock_give(&engine->lock);
 	}
 	pthread_setcancelstate(state, NULL);
@@ -221,12 +240,12 @@ void vb_engine_hand_over(struct vb_engine *engine, struct vb_qp *qp)
 {
 	bool rang = false;
 
-	if (!vb_engine_try(engine)) {
+	if (!vb_engine_try_bare(engine)) {
 		if (!qp)
 			return;
 		vb_qp_ring(qp);
 		rang = true;
-		if (!vb_engine_try(engine))
+		if (!vb_engine_try_bare(engine))
 			return;
 	}
 	vb_engine_refresh(engine);
@@ -256,9 +275,10 @@ static bool poll_carriers(struct vb_engine *engine)
 	bool with_udp = udp_is_due(engine);
 	int got = 0;
 
-	engine->now_is_fresh = false;
-	if (engine->local)
+	if (engine->local && !vb_local_is_quiet(engine->local)) {
+		vb_engine_shield(engine);
 		got += look(engine, engine->local, LOCAL_BUDGET);
+	}
 	if (with_udp)
 		got += look_at_udp(engine);
 	if (got == 0 && vb_list_is_empty(&engine->nic->ready)) {
@@ -269,6 +289,8 @@ static bool poll_carriers(struct vb_engine *engine)
 			return false;
 	}
 	engine->quiet_polls = 0;
+	vb_engine_shield(engine);
+	tell_time(engine);
 	run_core(engine, with_udp);
 	flush(engine);
 	return true;
@@ -302,7 +324,7 @@ static int yield_and_poll(struct vb_engine *engine, struct vb_cq *cq, struct vb_
 	int got;
 
 	sched_yield();
-	if (!vb_engine_lock(engine))
+	if (!vb_engine_lock_bare(engine))
 		return not_alive(engine);
 	got = vb_cq_poll(cq, out, n);
 	vb_engine_unlock(engine);
@@ -333,7 +355,7 @@ static int poll_single(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe
 	got = vb_cq_poll(cq, out, n);
 	if (got > 0)
 		return got;
-	return vb_engine_try(engine) ? pump_and_poll(engine, cq, out, n) : not_alive(engine);
+	return vb_engine_try_bare(engine) ? pump_and_poll(engine, cq, out, n) : not_alive(engine);
 }
 
 int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
@@ -344,7 +366,7 @@ int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe 
 		return -EIO;
 	if (cq->single)
 		return poll_single(engine, cq, out, n);
-	if (!vb_engine_lock(engine))
+	if (!vb_engine_lock_bare(engine))
 		return not_alive(engine);
 	count_poll(engine);
 	got = vb_cq_poll(cq, out, n);

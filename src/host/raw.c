@@ -73,6 +73,7 @@ int vb_engine_raw_tx(void *env, const uint8_t *frame, uint32_t size)
 {
 	struct vb_engine *engine = env;
 
+	vb_engine_shield(engine);
 	return vb_raw_send(engine->raw, frame, size);
 }
 

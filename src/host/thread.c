@@ -118,9 +118,12 @@ static void drain(struct vb_thread *thread)
 
 static bool try_lock(struct vb_engine *engine)
 {
-	for (int i = 0; i < TRIES; i++)
-		if (vb_lock_try(&engine->lock))
-			return true;
+	for (int i = 0; i < TRIES; i++) {
+		if (!vb_lock_try(&engine->lock))
+			continue;
+		vb_engine_took_lock(engine);
+		return true;
+	}
 	return false;
 }
 
@@ -249,7 +252,6 @@ static enum turn run(struct vb_engine *engine, struct memory *memory)
 	bool found;
 
 	disarm(engine);
-	engine->now_is_fresh = false;
 	vb_engine_run(engine, true);
 	if (engine->nic->now_ns >= memory->port_ns) {
 		vb_port_look(engine);

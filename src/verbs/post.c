@@ -137,7 +137,7 @@ int vb_face_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_sen
 		return 0;
 	if (qp->beside)
 		return post_sends_beside(qp, wr, bad);
-	if (!vb_face_enter(qp->engine)) {
+	if (!qp->engine || !vb_engine_enter_to_post(qp->engine, qp->core)) {
 		*bad = wr;
 		return EIO;
 	}
@@ -170,7 +170,7 @@ static inline int post_receives(struct vb_engine *engine, struct vb_qp *qp, stru
 
 	if (!wr)
 		return 0;
-	if (!vb_face_enter(engine)) {
+	if (!engine || !vb_engine_enter_to_post(engine, qp)) {
 		*bad = wr;
 		return EIO;
 	}

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "carrier/local.h"
 #include "carrier/raw.h"
 #include "host/engine.h"
 #include "wire/packet.h"
@@ -112,6 +113,11 @@ static int wire_poll(struct vb_carrier *carrier, int budget, bool *room)
 	}
 	*room = got > 0;
 	return got;
+}
+
+bool vb_local_is_quiet(const struct vb_carrier *carrier)
+{
+	return wire.tail == wire.head;
 }
 
 static void wire_flush(struct vb_carrier *carrier)
