@@ -104,7 +104,6 @@ static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers 
 	const uint32_t left = first ? h->reth.length : resp->write_left;
 	const uint32_t rkey = first ? h->reth.rkey : resp->rkey;
 	const uint64_t va = first ? h->reth.va : resp->va;
-	const struct vb_reason about = *reason;
 
 	if (left > VB_MAX_MESSAGE || bytes > left || ((flags & VB_IS_LAST) && bytes != left))
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_LENGTH, bytes, left, qp->mtu);
@@ -112,12 +111,8 @@ static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers 
 	 * may go away in the middle. Whether memory on demand is there for a packet, its copy says.
 	 */
 	if (!vb_mr_remote(qp->nic, target_pd(qp), qp->qpn, rkey, va, first ? left : bytes,
-			  VB_ACCESS_REMOTE_WRITE | (whole ? VB_WANT_PRESENT : 0), reason)) {
-		reason->qpn = about.qpn;
-		reason->peer_qpn = about.peer_qpn;
-		reason->peer = about.peer;
+			  VB_ACCESS_REMOTE_WRITE | (whole ? VB_WANT_PRESENT : 0), reason))
 		return ACCESS_ERROR;
-	}
 	return ACCEPT;
 }
 
@@ -170,7 +165,6 @@ static enum verdict judge_answered(const struct vb_qp *qp, const struct vb_heade
 	const uint32_t limit = qp->attr.max_dest_rd_atomic;
 	const uint32_t right = right_needed(h, flags);
 	const struct target target = target_of(h, flags);
-	const struct vb_reason about = *reason;
 	const uint8_t *memory = NULL;
 	enum verdict verdict;
 	bool allowed;
@@ -194,12 +188,7 @@ static enum verdict judge_answered(const struct vb_qp *qp, const struct vb_heade
 	if (allowed && target.aligned && (uintptr_t)memory % ATOMIC_BYTES != 0)
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_ATOMIC_ALIGNED,
 			      (uintptr_t)memory, 0, 0);
-	if (allowed)
-		return ACCEPT;
-	reason->qpn = about.qpn;
-	reason->peer_qpn = about.peer_qpn;
-	reason->peer = about.peer;
-	return ACCESS_ERROR;
+	return allowed ? ACCEPT : ACCESS_ERROR;
 }
 
 static bool take_recv(struct vb_qp *qp, uint32_t flags, const uint8_t *payload, uint32_t bytes)
@@ -294,8 +283,13 @@ static void count_failure(const struct vb_qp *qp, const struct vb_headers *h)
  * same, as soon as the carrier takes them: without the NAK the peer would only see its retries run
  * out. */
 static void nak_and_fail(struct vb_qp *qp, const struct vb_headers *h, enum vb_nak_code code,
-			 enum vb_status recv_status, const struct vb_reason *reason)
+			 enum vb_status recv_status, struct vb_reason *reason)
 {
+	const struct vb_reason about = vb_qp_reason(qp, reason->check);
+
+	reason->qpn = about.qpn;
+	reason->peer_qpn = about.peer_qpn;
+	reason->peer = about.peer;
 	count_failure(qp, h);
 	vb_rc_nak(qp, code, qp->resp.epsn);
 	qp->resp.last_words = true;
@@ -594,7 +588,7 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 {
 	struct vb_responder *resp = &qp->resp;
 	const int32_t ahead = vb_psn_diff(h->psn, resp->epsn);
-	struct vb_reason reason = vb_qp_reason(qp, VB_CHECK_NONE);
+	struct vb_reason reason = {.check = VB_CHECK_NONE}; /* nak_and_fail() says about whom */
 
 	raise_comm_est(qp);
 	if (ahead < 0) {

@@ -182,9 +182,18 @@ bool vb_scatter_recv(const struct vb_qp *qp, uint32_t offset, const uint8_t *dat
 {
 	const struct vb_recv_wqe *recv = &qp->resp.recv;
 	const struct vb_srq *srq = vb_qp_srq(qp);
+	const struct vb_pd *pd = srq ? srq->pd : qp->pd;
+	uint8_t *at = NULL;
 
-	return scatter(qp, srq ? srq->pd : qp->pd, recv->sges, recv->num_sge, offset, data, length,
-		       reason);
+	/* The usual case at little cost: all of it in one piece. */
+	if (recv->num_sge == 1 && length > 0 && offset + length <= recv->sges[0].length)
+		at = vb_ordinary_memory(qp->nic, pd, recv->sges, offset, length,
+					VB_ACCESS_LOCAL_WRITE);
+	if (at) {
+		memcpy(at, data, length);
+		return true;
+	}
+	return scatter(qp, pd, recv->sges, recv->num_sge, offset, data, length, reason);
 }
 
 bool vb_scatter_to(struct vb_nic *nic, const struct vb_pd *pd, const struct vb_recv_wqe *recv,
