@@ -7,8 +7,8 @@
  * Two processes, one on each host (VERBENA_ADDR). In each round the client opens N reliable
  * connections, with at most a window of them under way, sends one message over each, and closes
  * them; the server does its part. Every other ID is destroyed at once, the rest when its timewait
- * is over. Both then compare with the round before: descriptors and heap must be what they were,
- * once every queue pair, ID and event is gone. The first round warms up.
+ * is over. Both then compare with the round before: descriptors and heap must be no more than they
+ * were, once every queue pair, ID and event is gone. The first round warms up.
  *
  * Prints the best round's rate, counted from the first address to the last established connection:
  *
@@ -34,6 +34,7 @@
 #define RESOLVE_MS 5000
 #define PATIENCE_MS 60000 /* without any event */
 #define HEAP_SLACK (64 << 10)
+#define SETTLE_SECONDS 5.0
 #define MESSAGE 0x12345678u
 
 static int connections = 2000, rounds = 3, window = 64;
@@ -78,9 +79,19 @@ static struct holdings look(void)
 	return h;
 }
 
-static void compare(const char *who, int round, struct holdings before, struct holdings now)
+/* The background thread opens a file for a moment now and then: one more than before is a leak only
+ * if it stays. */
+static struct holdings compare(const char *who, int round, struct holdings before)
 {
-	if (now.descriptors != before.descriptors) {
+	const double until = seconds() + SETTLE_SECONDS;
+	struct holdings now;
+
+	do
+		now = look();
+	while (round > 0 && now.descriptors > before.descriptors && seconds() < until);
+	if (round == 0)
+		return now;
+	if (now.descriptors > before.descriptors) {
 		fprintf(stderr, "connector: %s, round %d: %u descriptors became %u\n", who, round,
 			before.descriptors, now.descriptors);
 		exit(1);
@@ -90,6 +101,7 @@ static void compare(const char *who, int round, struct holdings before, struct h
 			round, before.heap, now.heap);
 		exit(1);
 	}
+	return now;
 }
 
 /* --- one end ----------------------------------------------------------------------------- */
@@ -245,8 +257,6 @@ static void serve(struct sockaddr *address, int ready, int go)
 	port = rdma_get_src_port(s.listener);
 	check(write(ready, &port, sizeof(port)) == sizeof(port), "write");
 	for (int round = 0; round < rounds; round++) {
-		struct holdings now;
-
 		s.established = s.disconnected = s.closed = s.got = 0;
 		while (s.closed < connections)
 			serve_event(&s, next_event(&s));
@@ -254,10 +264,7 @@ static void serve(struct sockaddr *address, int ready, int go)
 		check(s.got == connections, "messages are missing");
 		side_close(&s);
 		check(read(go, &byte, 1) == 1, "the client's word");
-		now = look();
-		if (round > 0)
-			compare("server", round, before, now);
-		before = now;
+		before = compare("server", round, before);
 		check(write(ready, &byte, 1) == 1, "write");
 	}
 	check(rdma_destroy_id(s.listener) == 0, "rdma_destroy_id");
@@ -367,16 +374,11 @@ static void run_client(struct addrinfo *address, int ready, int go)
 	check(read(ready, &port, sizeof(port)) == sizeof(port), "the server's port");
 	set_port(address, port);
 	for (int round = 0; round < rounds; round++) {
-		struct holdings now;
-
 		rate = connect_all(&s, address->ai_addr);
 		best = rate > best ? rate : best;
 		check(write(go, &byte, 1) == 1, "write");
 		check(read(ready, &byte, 1) == 1, "the server's word");
-		now = look();
-		if (round > 0)
-			compare("client", round, before, now);
-		before = now;
+		before = compare("client", round, before);
 	}
 	rdma_destroy_event_channel(s.channel);
 	free(s.ids);
