@@ -693,9 +693,24 @@ static int hook_ftw(const char *path, ftw_fn *call, int descriptors)
 					    : ftw(path, call, descriptors);
 }
 
+/* Before a function that ends the program (later.c). */
+void vb_hook_ending(void)
+{
+	if (redirect->ending)
+		redirect->ending();
+}
+
 /* --- the table --------------------------------------------------------------------------- */
 
+#if defined(__x86_64__) || defined(__aarch64__)
+#define TRAMPOLINE_HOOK(name) {#name, vb_hook_##name},
+#else
+#define TRAMPOLINE_HOOK(name)
+#endif
+
+/* clang-format off */
 static const struct vb_hook hooks[] = {
+	TRAMPOLINE_HOOK(_Exit)
 	{"__fxstatat", hook_fxstatat},
 	{"__fxstatat64", hook_fxstatat},
 	{"__lxstat", hook_lxstat},
@@ -709,17 +724,25 @@ static const struct vb_hook hooks[] = {
 	{"__realpath_chk", hook_realpath_chk},
 	{"__xstat", hook_xstat},
 	{"__xstat64", hook_xstat},
+	TRAMPOLINE_HOOK(_exit)
 	{"access", hook_access},
 	{"canonicalize_file_name", hook_canonicalize_file_name},
 	{"creat", hook_creat},
 	{"creat64", hook_creat},
-#if defined(__x86_64__) || defined(__aarch64__)
-	{"dlsym", vb_hook_dlsym},
-	{"dlvsym", vb_hook_dlvsym},
-#endif
+	TRAMPOLINE_HOOK(dlsym)
+	TRAMPOLINE_HOOK(dlvsym)
 	{"eaccess", hook_euidaccess},
 	{"euidaccess", hook_euidaccess},
+	TRAMPOLINE_HOOK(execl)
+	TRAMPOLINE_HOOK(execle)
+	TRAMPOLINE_HOOK(execlp)
+	TRAMPOLINE_HOOK(execv)
+	TRAMPOLINE_HOOK(execve)
+	TRAMPOLINE_HOOK(execveat)
+	TRAMPOLINE_HOOK(execvp)
+	TRAMPOLINE_HOOK(execvpe)
 	{"faccessat", hook_faccessat},
+	TRAMPOLINE_HOOK(fexecve)
 	{"fopen", hook_fopen},
 	{"fopen64", hook_fopen},
 	{"freopen", hook_freopen},
@@ -748,6 +771,7 @@ static const struct vb_hook hooks[] = {
 	{"openat", hook_openat},
 	{"openat64", hook_openat},
 	{"opendir", hook_opendir},
+	TRAMPOLINE_HOOK(quick_exit)
 	{"readlink", hook_readlink},
 	{"readlinkat", hook_readlinkat},
 	{"realpath", hook_realpath},
@@ -763,6 +787,7 @@ static const struct vb_hook hooks[] = {
 	{"statvfs64", hook_statvfs},
 	{"statx", hook_statx},
 };
+/* clang-format on */
 
 void vb_redirect_start(const struct vb_redirect_ops *ops)
 {

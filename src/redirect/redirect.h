@@ -9,6 +9,9 @@
  * descriptor of a directory (hooks.c). ".." and links lead in and out as they do in the kernel
  * (walk.c).
  *
+ * By the same way the owner hears before the program ends, or becomes another, without its exit
+ * handlers: _exit, _Exit, quick_exit and exec's kin.
+ *
  * Not seen: paths in which nothing tells of ours (a link from elsewhere, a relative path without a
  * name of ours behind chdir), lists of the directories above, system calls that a program makes
  * itself (Go), other programs that it starts, fts(3). `verbena run --namespace` is for those.
@@ -37,6 +40,9 @@ struct vb_redirect_ops {
 	int (*value)(const char *to, bool cloexec);
 	/* device - on which where()'s answers lie; 0: there were none yet. Costs nothing. */
 	dev_t (*device)(void);
+	/* ending - the program is about to end. Also in a signal handler, and in the child of a
+	 * vfork, whose end it is not. May be NULL. */
+	void (*ending)(void);
 };
 
 /* vb_redirect_start - once, from then on; ops stay valid. */

@@ -125,8 +125,8 @@ static int value(const char *to, bool cloexec)
 __attribute__((constructor)) static void start(void)
 {
 	static const char *const marks[] = {"infiniband", "verbena", NULL};
-	static const struct vb_redirect_ops ops = {marks, where, back, value,
-						   vb_sysfs_shared_device};
+	static const struct vb_redirect_ops ops = {
+		marks, where, back, value, vb_sysfs_shared_device, NULL};
 	const char *setting = getenv("VERBENA_REDIRECT");
 
 	if (getauxval(AT_SECURE) || (setting && strcmp(setting, "0") == 0))

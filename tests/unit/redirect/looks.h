@@ -17,4 +17,8 @@ typedef void *load_fn(const char *file, const char *name);
 void *next_of_name(void);
 int name_of_next(void);
 
+/* end_by - the process ends with 7, by a function of that name; or returns. */
+void end_by(const char *how);
+typedef void end_fn(const char *how);
+
 #endif

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -78,7 +79,16 @@ static dev_t device(void)
 }
 
 static const char *const marks[] = {"nothing", "vb-test", NULL};
-static const struct vb_redirect_ops ops = {marks, where, back, value, device};
+
+static int told; /* of the end, where it is more than 0 */
+
+static void ending(void)
+{
+	if (told > 0)
+		assert_int_equal(write(told, "!", 1), 1);
+}
+
+static const struct vb_redirect_ops ops = {marks, where, back, value, device, ending};
 
 /* --- modules ----------------------------------------------------------------------------- */
 
@@ -421,6 +431,36 @@ static void test_next_is_next_of_the_module(void **state)
 	assert_int_equal(found(), 2);
 }
 
+/* The owner hears of it, once, and the function has all of its arguments. */
+static void test_the_owner_hears_of_the_end(void **state)
+{
+	static const char *const ways[] = {"_exit",  "_Exit",	"quick_exit", "execl",
+					   "execle", "execlp",	"execv",      "execve",
+					   "execvp", "execvpe", "fexecve",    "execveat"};
+	end_fn *end = (end_fn *)dlsym(open_module("loader"), "end_by");
+	char heard[4];
+	int pipes[2], status;
+	pid_t child;
+
+	assert_non_null(end);
+	vb_redirect_update(false);
+	for (size_t i = 0; i < VB_ARRAY_SIZE(ways); i++) {
+		assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+		child = fork();
+		if (child == 0) {
+			told = pipes[1];
+			end(ways[i]);
+			abort();
+		}
+		close(pipes[1]);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		if (!WIFEXITED(status) || WEXITSTATUS(status) != 7)
+			fail_msg("%s: status 0x%x", ways[i], status);
+		assert_int_equal(read(pipes[0], heard, sizeof(heard)), 1);
+		close(pipes[0]);
+	}
+}
+
 /* Whether any page of the module's RELRO segment is writable. */
 static bool relro_is_writable(const char *name)
 {
@@ -574,6 +614,7 @@ int main(void)
 		cmocka_unit_test(test_modules_that_others_load_later),
 		cmocka_unit_test(test_modules_that_came_since),
 		cmocka_unit_test(test_next_is_next_of_the_module),
+		cmocka_unit_test(test_the_owner_hears_of_the_end),
 		cmocka_unit_test(test_what_was_read_only_stays_so),
 		cmocka_unit_test(test_without_the_kernel_s_help),
 		cmocka_unit_test(test_while_others_load_and_unload),
