@@ -264,17 +264,38 @@ static void expire_timers(struct vb_nic *nic, uint64_t now_ns)
 	}
 }
 
+/* says_one_thing - has one short message to send, and an acknowledgement at most: what a program
+ * says in answer to what it just got. The acknowledgement, for which nobody waits as for the
+ * message, may then go behind it; being the shorter packet, it leaves in the same datagram. Not
+ * behind what asks for an answer: a refusal would end the peer's queue pair before it is heard. */
+static bool says_one_thing(const struct vb_qp *qp)
+{
+	const struct vb_send_wqe *w;
+
+	if (qp->blocked || qp->sq_head - qp->sq_next != 1 ||
+	    qp->resp.reply_next != qp->resp.reply_head)
+		return false;
+	w = vb_qp_wqe(qp, qp->sq_next);
+	return !vb_wr_is_answered(w->opcode) && w->length <= qp->mtu;
+}
+
 /* run_qp - one turn. True: it has more to send at once. */
 static bool run_qp(struct vb_qp *qp, uint64_t now_ns)
 {
 	bool more = false;
 
-	if (vb_qp_is_reliable(qp))
-		more = vb_rc_responder_run(qp);
-	if (qp->type == VB_QPT_RAW_PACKET)
+	if (qp->type == VB_QPT_RAW_PACKET) {
 		more = vb_raw_run(qp);
-	else if (!qp->blocked)
-		more |= vb_requester_run(qp, now_ns);
+	} else if (!vb_qp_is_reliable(qp)) {
+		more = !qp->blocked && vb_requester_run(qp, now_ns);
+	} else if (says_one_thing(qp)) {
+		more = vb_requester_run(qp, now_ns);
+		more |= vb_rc_responder_run(qp);
+	} else {
+		more = vb_rc_responder_run(qp);
+		if (!qp->blocked)
+			more |= vb_requester_run(qp, now_ns);
+	}
 	vb_qp_settle(qp);
 	return more && !qp->blocked;
 }

@@ -227,6 +227,14 @@ static bool send_reply(struct vb_qp *qp, const struct vb_reply *reply)
 	return true;
 }
 
+bool vb_rc_owes_ack_alone(const struct vb_qp *qp)
+{
+	const struct vb_responder *resp = &qp->resp;
+
+	return resp->ack_pending && vb_aeth_kind(resp->ack_syndrome) == VB_AETH_ACK &&
+	       resp->reply_next == resp->reply_head && !qp->blocked;
+}
+
 bool vb_rc_responder_run(struct vb_qp *qp)
 {
 	struct vb_responder *resp = &qp->resp;

@@ -113,6 +113,8 @@ void vb_rc_nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn);
 /* --- rc_answers.c ------------------------------------------------------------------------ */
 /* vb_rc_responder_run - sends answers and the acknowledgement. True: more is waiting. */
 bool vb_rc_responder_run(struct vb_qp *qp);
+/* vb_rc_owes_ack_alone - what it would send now is one ACK: no answer, and nothing refused. */
+bool vb_rc_owes_ack_alone(const struct vb_qp *qp);
 /* vb_rc_next_reply - the oldest of the replies is answered, or given up. */
 void vb_rc_next_reply(struct vb_responder *resp);
 

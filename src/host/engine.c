@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "carrier/clock.h"
 #include "carrier/local.h"
@@ -41,11 +42,19 @@ struct vb_device *vb_engine_device(struct vb_engine *engine)
 	return engine->device;
 }
 
-bool vb_engine_enter(struct vb_engine *engine)
+bool vb_engine_enter_to_arm(struct vb_engine *engine)
 {
 	if (!vb_engine_lock(engine))
 		return false;
 	vb_engine_refresh(engine);
+	return true;
+}
+
+bool vb_engine_enter(struct vb_engine *engine)
+{
+	if (!vb_engine_enter_to_arm(engine))
+		return false;
+	vb_engine_release(engine);
 	return true;
 }
 
@@ -163,6 +172,7 @@ static int create(struct vb_device *device, struct vb_engine **out)
 	memset(engine, 0, sizeof(*engine));
 	engine->device = device;
 	vb_list_init(&engine->foreign);
+	engine->pid = getpid();
 	engine->direct = vb_settings()->direct;
 	engine->share = vb_settings()->share && vb_settings()->local && engine->direct;
 	what = "its place among the processes of this host";

@@ -5,6 +5,7 @@
  *   engine.c   its life: get, put, enter, leave
  *   glue.c     what the core asks of its surroundings: resolve, tx, direct, qp_changed
  *   pump.c     packets in, the core's turn, packets out; polling
+ *   hold.h     what waits a moment for company
  *   thread.c   the background thread
  *   region.c   memory regions: check, register, publish, withdraw
  *   foreign.c  regions whose memory is another process's
@@ -33,6 +34,7 @@
 #include "base/list.h"
 #include "carrier/carrier.h"
 #include "core/beside.h"
+#include "host/hold.h"
 #include "host/host.h"
 #include "host/lock.h"
 #include "host/settings.h"
@@ -57,7 +59,9 @@ struct vb_thread {
 	bool started;
 	bool armed; /* the carriers were armed and not yet disarmed */
 	int epoll_fd, wake_fd;
-	atomic_bool up; /* it runs our code */
+	int alarm_fd;	   /* a timer that ends its park */
+	uint64_t alarm_ns; /* under the lock: when, or when it was */
+	atomic_bool up;	   /* it runs our code */
 	atomic_bool stop;
 	atomic_bool woken;	     /* wake_fd has been written and not yet read */
 	atomic_bool wanted;	     /* the program is going to wait: do not park */
@@ -80,6 +84,7 @@ struct vb_engine {
 	bool direct;		   /* VERBENA_DIRECT */
 	bool share;		   /* VERBENA_SHARE, where it can have an effect */
 	unsigned int references;   /* under the list's lock */
+	pid_t pid;		   /* whose it is */
 	_Atomic int life;	   /* enum vb_life */
 	_Atomic uint32_t outside;  /* calls under way that use a carrier without the lock */
 
@@ -107,6 +112,7 @@ struct vb_engine {
 	uint32_t udp_quiet;   /* looks at the sockets since one found something */
 	uint32_t udp_skipped; /* polls and pumps since the last look */
 	uint32_t pumps;	      /* for posts */
+	struct vb_hold hold;
 	_Atomic uint32_t udp_looks;
 	_Atomic uint32_t polls; /* what the thread watches to know that the program polls */
 };
@@ -274,6 +280,16 @@ int vb_engine_withdraw_mr(struct vb_engine *engine, const struct vb_mr *mr);
 /* vb_engine_run - inside: looks at the carriers (at the sockets if told to), lets the NIC run and
  * flushes, until nothing is left or a bound is reached. */
 void vb_engine_run(struct vb_engine *engine, bool look_at_udp);
+/* vb_engine_look - inside, by the thread: looks at the carriers. True: the acknowledgement of what
+ * it found waits. *again: there may be more. */
+bool vb_engine_look(struct vb_engine *engine, bool *again);
+/* vb_engine_holds - inside: what waits for company may do so for a moment yet. */
+bool vb_engine_holds(const struct vb_engine *engine);
+/* vb_engine_release - inside: what waits for company leaves now. */
+void vb_engine_release(struct vb_engine *engine);
+
+/* --- fork.c ------------------------------------------------------------------------------ */
+extern atomic_bool vb_end_is_heard; /* vb_host_hears_its_end() was called */
 
 /* --- thread.c ---------------------------------------------------------------------------- */
 int vb_thread_init(struct vb_engine *engine) VB_MUST_USE;
@@ -287,6 +303,9 @@ void vb_thread_finish(struct vb_engine *engine);
 void vb_thread_wake(struct vb_engine *engine);
 /* vb_thread_summon - outside: it takes a turn soon, whatever it is at. */
 void vb_thread_summon(struct vb_engine *engine);
+/* vb_thread_alarm - inside: a thread that is PARKED looks up VB_ALARM_NS from now, or a little
+ * before. */
+void vb_thread_alarm(struct vb_engine *engine, uint64_t now_ns);
 
 /* vb_thread_notice - inside, before leaving: the thread sleeps, perhaps longer than it may now. */
 static inline void vb_thread_notice(struct vb_engine *engine)

@@ -14,6 +14,9 @@
  * and its place in the port's group back politely, where nobody holds the lock. If that fails the
  * kernel's locks tell the others soon enough. Other threads may still run: they find the engine not
  * alive. It is a destructor and not atexit(3), so that the program's own handlers come first.
+ *
+ * A process that ends without handlers (_exit, exec) tells nobody, but what waits for company
+ * (hold.h) leaves: the program has seen the message whose acknowledgement that is.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -26,6 +29,9 @@
 #include "host/share.h"
 
 #define EXIT_PATIENCE_NS (100ull * 1000 * 1000)
+#define ENDING_PATIENCE_NS (10ull * 1000 * 1000) /* a signal handler may be in its own way */
+
+atomic_bool vb_end_is_heard;
 
 static void before_fork(void)
 {
@@ -36,6 +42,8 @@ static void before_fork(void)
 		vb_thread_settle(vb_engines[i]);
 		vb_lock_take(&vb_engines[i]->lock);
 		vb_engine_took_lock(vb_engines[i]);
+		if (atomic_load(&vb_engines[i]->life) == VB_ALIVE)
+			vb_engine_release(vb_engines[i]);
 	}
 	vb_share_before_fork();
 }
@@ -98,6 +106,7 @@ static void depart(struct vb_engine *engine)
 		vb_nic_answer(engine->nic);
 		vb_engine_run(engine, false);
 	}
+	vb_engine_release(engine);
 	atomic_store(&engine->life, VB_AT_EXIT);
 	vb_gsi_close(engine, VB_FAREWELL_NS);
 	vb_traffic_publish(engine);
@@ -108,6 +117,33 @@ static void depart(struct vb_engine *engine)
 		vb_registry_leave(engine->registry);
 	}
 	vb_engine_give(engine);
+}
+
+static void release_at_end(struct vb_engine *engine)
+{
+	if (atomic_load(&engine->life) != VB_ALIVE || engine->pid != getpid() ||
+	    !vb_hold_waits(&engine->hold))
+		return;
+	if (!vb_lock_try(&engine->lock) && !vb_lock_wait(&engine->lock, ENDING_PATIENCE_NS))
+		return;
+	vb_engine_took_lock(engine);
+	vb_engine_release(engine);
+	vb_engine_give(engine);
+}
+
+void vb_host_ending(void)
+{
+	if (pthread_mutex_trylock(&vb_engines_lock) != 0)
+		return;
+	for (unsigned int i = 0; i < VB_MAX_DEVICES; i++)
+		if (vb_engines[i])
+			release_at_end(vb_engines[i]);
+	pthread_mutex_unlock(&vb_engines_lock);
+}
+
+void vb_host_hears_its_end(void)
+{
+	atomic_store(&vb_end_is_heard, true);
 }
 
 __attribute__((destructor)) static void at_exit(void)

@@ -68,6 +68,13 @@ VB_SHARED int vb_engine_get(struct vb_device *device, struct vb_engine **out);
 /* vb_engine_put - the last one stops the thread and frees everything. NULL is accepted. */
 VB_SHARED void vb_engine_put(struct vb_engine *engine);
 
+/* vb_host_ending - the process is about to end, or to become another, without its exit handlers:
+ * what waits for company (hold.h) leaves. From any thread, a signal handler, a vfork's child.
+ * vb_host_hears_its_end - once, when that is sure to be called: before, no acknowledgement waits.
+ */
+void vb_host_ending(void);
+void vb_host_hears_its_end(void);
+
 VB_SHARED struct vb_nic *vb_engine_nic(struct vb_engine *engine);
 VB_SHARED struct vb_device *vb_engine_device(struct vb_engine *engine);
 /* vb_engine_now - nanoseconds of the engine's monotonic clock. */
@@ -80,6 +87,9 @@ VB_SHARED bool vb_engine_enter(struct vb_engine *engine);
  * vb_engine_pump_posts. The time is told as far as that needs it, and nothing between makes a
  * system call but through the NIC's surroundings (engine.h, vb_engine_shield). */
 bool vb_engine_enter_to_post(struct vb_engine *engine, const struct vb_qp *qp);
+/* vb_engine_enter_to_arm - as vb_engine_enter, but what waits for company (hold.h) goes on waiting.
+ */
+bool vb_engine_enter_to_arm(struct vb_engine *engine);
 VB_SHARED void vb_engine_leave(struct vb_engine *engine);
 enum vb_port_state {
 	VB_PORT_DISABLED, /* the interface is down, or gone */
@@ -95,6 +105,10 @@ VB_SHARED void vb_engine_pump(struct vb_engine *engine);
 /* vb_engine_pump_posts - inside, behind posting: sends, and mostly leaves what arrived to the next
  * poll. */
 void vb_engine_pump_posts(struct vb_engine *engine);
+/* vb_engine_pump_sends, vb_engine_pump_receives - inside, behind posting: the same, but what leaves
+ * by UDP may wait a moment for company. */
+void vb_engine_pump_sends(struct vb_engine *engine, const struct vb_qp *qp);
+void vb_engine_pump_receives(struct vb_engine *engine);
 /* vb_engine_wake_thread - inside: the program is going to wait (armed a CQ, blocks in get_event):
  * the background thread takes over at once. */
 VB_SHARED void vb_engine_wake_thread(struct vb_engine *engine);
@@ -106,6 +120,9 @@ bool vb_engine_is_alive(const struct vb_engine *engine);
  * goes its way, at once or, where another thread is inside, when that leaves; nobody is waited for.
  * qp is NULL where the receives of a shared queue were posted, which need nobody's help. */
 void vb_engine_hand_over(struct vb_engine *engine, struct vb_qp *qp);
+/* vb_engine_look_for - outside: pumps as a polling program does until found(arg), for ns
+ * nanoseconds. */
+bool vb_engine_look_for(struct vb_engine *engine, bool (*found)(void *arg), void *arg, uint64_t ns);
 
 /* vb_engine_poll_cq - enter, pump as needed, poll, leave. Returns completions, 0, or -errno. Of a
  * CQ that is single (core/cq.h), what is there is taken without entering, and nobody is waited for.

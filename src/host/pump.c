@@ -17,6 +17,9 @@
  * much as the lock: a poll that finds a completion or nothing at all, and what is posted to a peer
  * of this host.
  *
+ * What leaves by UDP costs a system call, whether one packet or sixty. So answers, and posts in a
+ * row, may wait a moment for company: hold.h says when, and when that ends.
+ *
  * A program that polls in vain for long gives the processor away now and then: what it waits for is
  * made by another process or thread, which may have no other processor to run on.
  */
@@ -25,6 +28,7 @@
 
 #include "carrier/local.h"
 #include "carrier/raw.h"
+#include "core/transport.h"
 #include "host/engine.h"
 
 #define LOCAL_BUDGET 256 /* packets a look */
@@ -40,6 +44,7 @@
 #define YIELD_EVERY_LOOK 8 /* beside a system call a look, a yield is cheap */
 #define YIELD_AFTER 512	   /* tens of microseconds of looking at rings alone */
 #define YIELD_EVERY 64
+#define HOLD_BYTES 1024u /* longer messages go at once */
 
 /* after_look - got packets were delivered; room: what was refused may be taken now. */
 static int after_look(struct vb_engine *engine, int got, bool room)
@@ -155,6 +160,7 @@ static void flush(struct vb_engine *engine)
 void vb_engine_run(struct vb_engine *engine, bool with_udp)
 {
 	vb_engine_shield(engine);
+	vb_hold_end(&engine->hold);
 	for (int round = 0; round < ROUNDS; round++) {
 		int got = 0;
 
@@ -178,6 +184,105 @@ static bool is_time_for_sockets(struct vb_engine *engine)
 	return may_come_by_udp(engine) && ++engine->udp_skipped >= PUMP_EVERY;
 }
 
+/* --- what waits for company (hold.h) ----------------------------------------------------- */
+
+static bool thread_looks_soon(const struct vb_engine *engine)
+{
+	return engine->thread.started &&
+	       atomic_load_explicit(&engine->thread.state, memory_order_relaxed) !=
+		       VB_THREAD_BLOCKED;
+}
+
+/* owes_one_answer - the queue pair that owes its peer the acknowledgement of what just came, where
+ * that is all that is to be sent. */
+static const struct vb_qp *owes_one_answer(const struct vb_engine *engine)
+{
+	const struct vb_list *ready = &engine->nic->ready;
+	const struct vb_qp *qp;
+
+	if (vb_list_is_empty(ready) || ready->next != ready->prev || !thread_looks_soon(engine) ||
+	    !atomic_load_explicit(&vb_end_is_heard, memory_order_relaxed))
+		return NULL;
+	qp = vb_list_entry(ready->next, struct vb_qp, ready_link);
+	if (qp->type != VB_QPT_RC || qp->state != VB_QPS_RTS || qp->path.carrier != engine->udp ||
+	    qp->sq_next != qp->sq_head || !vb_rc_owes_ack_alone(qp))
+		return NULL;
+	return qp;
+}
+
+bool vb_engine_look(struct vb_engine *engine, bool *again)
+{
+	const struct vb_qp *qp;
+	int got = 0, by_udp;
+
+	if (engine->local)
+		got = look(engine, engine->local, LOCAL_BUDGET);
+	by_udp = look_at_udp(engine);
+	*again = by_udp > 0;
+	/* More than a message and an acknowledgement: a stream, which waits for its answers. */
+	if (got > 0 || by_udp < 1 || by_udp > 2)
+		return false;
+	qp = owes_one_answer(engine);
+	return qp && vb_hold_message(&engine->hold, qp->qpn, vb_engine_now(), true);
+}
+
+bool vb_engine_holds(const struct vb_engine *engine)
+{
+	return vb_hold_is_young(&engine->hold, vb_engine_now());
+}
+
+void vb_engine_release(struct vb_engine *engine)
+{
+	vb_hold_polled(&engine->hold);
+	if (vb_hold_row_is_open(&engine->hold))
+		vb_hold_row_ends(&engine->hold, vb_engine_now());
+	if (vb_hold_waits(&engine->hold))
+		vb_engine_run(engine, false);
+}
+
+static bool may_wait(const struct vb_engine *engine, const struct vb_qp *qp)
+{
+	return qp->type == VB_QPT_RC && qp->sq_next != qp->sq_head &&
+	       qp->req.una_psn != qp->req.end_psn &&
+	       vb_qp_wqe(qp, qp->sq_head - 1)->length <= HOLD_BYTES && thread_looks_soon(engine);
+}
+
+void vb_engine_pump_sends(struct vb_engine *engine, const struct vb_qp *qp)
+{
+	struct vb_hold *hold = &engine->hold;
+	uint64_t now_ns;
+	uint32_t polls;
+	bool answered;
+
+	if (qp->path.carrier != engine->udp) {
+		vb_engine_pump_posts(engine);
+		return;
+	}
+	tell_time(engine);
+	now_ns = engine->nic->now_ns;
+	answered = vb_hold_answered(hold, qp->qpn, now_ns);
+	polls = atomic_load_explicit(&engine->polls, memory_order_relaxed);
+	if (vb_hold_post(hold, !answered && may_wait(engine, qp), polls, now_ns)) {
+		vb_engine_shield(engine);
+		vb_thread_alarm(engine, now_ns);
+		return;
+	}
+	vb_engine_pump_posts(engine);
+	if (hold->row > VB_ROW_FREE)
+		vb_hold_went(hold, vb_engine_now());
+}
+
+void vb_engine_pump_receives(struct vb_engine *engine)
+{
+	if (!vb_hold_waits(&engine->hold)) {
+		vb_engine_pump_posts(engine);
+		return;
+	}
+	tell_time(engine);
+	if (!vb_hold_is_young(&engine->hold, engine->nic->now_ns))
+		vb_engine_pump(engine);
+}
+
 void vb_engine_pump(struct vb_engine *engine)
 {
 	vb_engine_run(engine, is_time_for_sockets(engine));
@@ -193,6 +298,7 @@ void vb_engine_pump_posts(struct vb_engine *engine)
 	}
 	if (vb_list_is_empty(&engine->nic->ready))
 		return; /* receive requests alone */
+	vb_hold_end(&engine->hold);
 	if (vb_nic_needs_time(engine->nic))
 		tell_time(engine);
 	run_core(engine, false);
@@ -251,9 +357,14 @@ void vb_engine_hand_over(struct vb_engine *engine, struct vb_qp *qp)
 	vb_engine_refresh(engine);
 	if (qp && !rang)
 		vb_qp_take_posted(qp);
-	if (vb_nic_is_rung(engine->nic))
+	if (vb_nic_is_rung(engine->nic)) {
 		vb_nic_answer(engine->nic);
-	vb_engine_pump_posts(engine);
+		vb_engine_pump(engine);
+	} else if (qp && qp->sq_next != qp->sq_head) {
+		vb_engine_pump_sends(engine, qp);
+	} else {
+		vb_engine_pump_receives(engine);
+	}
 	vb_engine_leave(engine);
 }
 
@@ -269,12 +380,13 @@ static bool should_yield(const struct vb_engine *engine)
 	return quiet >= YIELD_AFTER && quiet % YIELD_EVERY == 0;
 }
 
-/* What an empty poll does. False: nothing happened. */
-static bool poll_carriers(struct vb_engine *engine)
+/* look_around - what an empty poll does. False: there is nothing to do. */
+static bool look_around(struct vb_engine *engine, bool *by_udp)
 {
 	bool with_udp = udp_is_due(engine);
 	int got = 0;
 
+	*by_udp = with_udp;
 	if (engine->local && !vb_local_is_quiet(engine->local)) {
 		vb_engine_shield(engine);
 		got += look(engine, engine->local, LOCAL_BUDGET);
@@ -289,11 +401,18 @@ static bool poll_carriers(struct vb_engine *engine)
 			return false;
 	}
 	engine->quiet_polls = 0;
+	return true;
+}
+
+static void work(struct vb_engine *engine, bool looked_at_udp)
+{
+	vb_hold_end(&engine->hold);
 	vb_engine_shield(engine);
 	tell_time(engine);
-	run_core(engine, with_udp);
+	run_core(engine, looked_at_udp);
 	flush(engine);
-	return true;
+	if (engine->hold.answer == VB_ANSWER_AWAITED)
+		vb_hold_went(&engine->hold, vb_engine_now());
 }
 
 static void count_poll(struct vb_engine *engine)
@@ -331,20 +450,90 @@ static int yield_and_poll(struct vb_engine *engine, struct vb_cq *cq, struct vb_
 	return got;
 }
 
+/* Before an empty poll looks around: the program has nothing to answer, and posts no more. */
+static void end_bets(struct vb_engine *engine)
+{
+	vb_hold_polled(&engine->hold);
+	if (vb_hold_row_is_open(&engine->hold))
+		vb_hold_row_ends(&engine->hold, vb_engine_now());
+}
+
 /* Inside, after a look into the CQ in vain; gives the lock back. */
 static int pump_and_poll(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
 {
-	bool yield = false;
+	const struct vb_qp *qp = NULL;
+	bool yield = false, by_udp;
 	int got = 0;
 
-	if (poll_carriers(engine)) {
-		got = vb_cq_poll(cq, out, n);
-		vb_thread_notice(engine);
+	end_bets(engine);
+	if (look_around(engine, &by_udp)) {
+		if (by_udp)
+			qp = owes_one_answer(engine);
+		if (qp)
+			got = vb_cq_poll(cq, out, n);
+		if (got == 0 || !vb_hold_message(&engine->hold, qp->qpn, vb_engine_now(), false)) {
+			work(engine, by_udp);
+			vb_thread_notice(engine);
+		}
+		if (got == 0)
+			got = vb_cq_poll(cq, out, n);
 	} else {
 		yield = should_yield(engine);
 	}
 	vb_engine_unlock(engine);
 	return yield ? yield_and_poll(engine, cq, out, n) : got;
+}
+
+/* look_once - returns whether to yield. */
+static bool look_once(struct vb_engine *engine, bool (*found)(void *arg), void *arg)
+{
+	const struct vb_qp *qp = NULL;
+	bool yield = false, by_udp;
+
+	if (!vb_engine_try_bare(engine))
+		return true;
+	vb_engine_shield(engine);
+	count_poll(engine);
+	end_bets(engine);
+	if (look_around(engine, &by_udp)) {
+		if (by_udp && found(arg))
+			qp = owes_one_answer(engine);
+		if (!qp || !vb_hold_message(&engine->hold, qp->qpn, vb_engine_now(), false)) {
+			work(engine, by_udp);
+			vb_thread_notice(engine);
+		}
+	} else {
+		yield = should_yield(engine);
+	}
+	vb_engine_unlock(engine);
+	return yield;
+}
+
+bool vb_engine_look_for(struct vb_engine *engine, bool (*found)(void *arg), void *arg, uint64_t ns)
+{
+	const uint64_t until = vb_engine_now() + ns;
+	bool yield;
+
+	do {
+		yield = look_once(engine, found, arg);
+		if (found(arg))
+			return true;
+		if (yield)
+			sched_yield();
+	} while (vb_engine_now() < until &&
+		 atomic_load_explicit(&engine->life, memory_order_relaxed) == VB_ALIVE);
+	return false;
+}
+
+/* end_row - at a poll that has found something: posts that wait go, an acknowledgement need not. */
+static void end_row(struct vb_engine *engine)
+{
+	vb_hold_row_ends(&engine->hold, vb_engine_now());
+	if (engine->hold.posts == 0)
+		return;
+	engine->now_is_fresh = false;
+	work(engine, false);
+	vb_thread_notice(engine);
 }
 
 static int poll_single(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
@@ -353,9 +542,14 @@ static int poll_single(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe
 
 	count_poll(engine);
 	got = vb_cq_poll(cq, out, n);
-	if (got > 0)
-		return got;
-	return vb_engine_try_bare(engine) ? pump_and_poll(engine, cq, out, n) : not_alive(engine);
+	if (got == 0)
+		return vb_engine_try_bare(engine) ? pump_and_poll(engine, cq, out, n)
+						  : not_alive(engine);
+	if (vb_hold_row_is_open(&engine->hold) && vb_engine_try_bare(engine)) {
+		end_row(engine);
+		vb_engine_unlock(engine);
+	}
+	return got;
 }
 
 int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe *out, int n)
@@ -372,6 +566,8 @@ int vb_engine_poll_cq(struct vb_engine *engine, struct vb_cq *cq, struct vb_cqe 
 	got = vb_cq_poll(cq, out, n);
 	if (got == 0)
 		return pump_and_poll(engine, cq, out, n);
+	if (vb_hold_row_is_open(&engine->hold))
+		end_row(engine);
 	vb_engine_unlock(engine);
 	return got;
 }

@@ -40,6 +40,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -90,6 +91,17 @@ void vb_thread_wake(struct vb_engine *engine)
 		return;
 	ignored = write(engine->thread.wake_fd, &one, sizeof(one));
 	(void)ignored; /* a full counter is readable too */
+}
+
+void vb_thread_alarm(struct vb_engine *engine, uint64_t now_ns)
+{
+	struct vb_thread *thread = &engine->thread;
+	struct itimerspec in = {.it_value.tv_nsec = VB_ALARM_NS};
+
+	if (thread->alarm_ns > now_ns + VB_ALARM_NS / 2)
+		return;
+	thread->alarm_ns = now_ns + VB_ALARM_NS;
+	timerfd_settime(thread->alarm_fd, 0, &in, NULL);
 }
 
 void vb_engine_wake_thread(struct vb_engine *engine)
@@ -159,6 +171,19 @@ static void look_for_strays(struct vb_engine *engine, struct memory *memory)
 	memory->udp_looks = looks;
 }
 
+/* What waits for company waits for the program's next call, which may be long in coming. */
+static void release_late(struct vb_engine *engine, struct memory *memory)
+{
+	if (!vb_hold_waits(&engine->hold))
+		return;
+	memory->park_ns = PARK_FIRST_NS;
+	if (!try_lock(engine))
+		return;
+	if (!is_over(engine) && !vb_engine_holds(engine))
+		vb_engine_release(engine);
+	vb_engine_give(engine);
+}
+
 /* While the program polls. Where the lock is not to be had, the next park ends at once. */
 static void hear_the_port(struct vb_engine *engine)
 {
@@ -175,8 +200,10 @@ static void park(struct vb_engine *engine, struct memory *memory)
 	struct pollfd fds[] = {
 		{.fd = thread->wake_fd, .events = POLLIN},
 		{.fd = engine->port.fd, .events = POLLIN},
+		{.fd = thread->alarm_fd, .events = POLLIN},
 	};
 	struct timespec time = span(memory->park_ns);
+	uint64_t count;
 	int ready;
 
 	memory->polls = atomic_load_explicit(&engine->polls, memory_order_relaxed);
@@ -192,9 +219,12 @@ static void park(struct vb_engine *engine, struct memory *memory)
 		drain(thread);
 	if (fds[1].revents)
 		hear_the_port(engine);
+	if (fds[2].revents && read(thread->alarm_fd, &count, sizeof(count)) < 0)
+		count = 0; /* it was set again */
 	if (ready <= 0 && memory->park_ns == PARK_LONGEST_NS)
 		look_for_strays(engine, memory);
 	memory->park_ns = VB_MIN(memory->park_ns * 2, PARK_LONGEST_NS);
+	release_late(engine, memory);
 }
 
 static void disarm(struct vb_engine *engine)
@@ -249,10 +279,19 @@ enum turn {
 static enum turn run(struct vb_engine *engine, struct memory *memory)
 {
 	uint64_t before = traffic_of(engine);
-	bool found;
+	bool found, again;
 
+	if (vb_engine_holds(engine))
+		return TURN_LINGER;
 	disarm(engine);
-	vb_engine_run(engine, true);
+	engine->now_is_fresh = false;
+	if (vb_engine_look(engine, &again)) {
+		memory->park_ns = PARK_FIRST_NS;
+		return TURN_LINGER;
+	}
+	vb_engine_run(engine, again);
+	if (engine->hold.answer == VB_ANSWER_AWAITED)
+		vb_hold_went(&engine->hold, vb_engine_now());
 	if (engine->nic->now_ns >= memory->port_ns) {
 		vb_port_look(engine);
 		memory->port_ns = engine->nic->now_ns + PORT_NS;
@@ -414,6 +453,11 @@ int vb_thread_init(struct vb_engine *engine)
 		rc = -errno;
 		goto err_epoll;
 	}
+	thread->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (thread->alarm_fd < 0) {
+		rc = -errno;
+		goto err_wake;
+	}
 	rc = watch(thread, thread->wake_fd);
 	if (rc == 0)
 		rc = watch(thread, engine->udp->fd);
@@ -423,6 +467,8 @@ int vb_thread_init(struct vb_engine *engine)
 		rc = watch(thread, engine->port.fd);
 	if (rc == 0)
 		return 0;
+	close(thread->alarm_fd);
+err_wake:
 	close(thread->wake_fd);
 err_epoll:
 	close(thread->epoll_fd);
@@ -472,6 +518,7 @@ void vb_thread_stop(struct vb_engine *engine)
 
 void vb_thread_finish(struct vb_engine *engine)
 {
+	close(engine->thread.alarm_fd);
 	close(engine->thread.wake_fd);
 	close(engine->thread.epoll_fd);
 }

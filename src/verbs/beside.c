@@ -10,6 +10,8 @@
  * unless VERBENA_REDIRECT=0. The tree is made when a program first looks, so that those who do not
  * pay nothing. A port's state and counters are answered with a file of their own each time.
  *
+ * By the same way the end of a program that has no exit handlers is heard (host/host.h).
+ *
  * A program that runs with more rights than its user is left alone altogether.
  */
 #define _GNU_SOURCE
@@ -126,12 +128,13 @@ __attribute__((constructor)) static void start(void)
 {
 	static const char *const marks[] = {"infiniband", "verbena", NULL};
 	static const struct vb_redirect_ops ops = {
-		marks, where, back, value, vb_sysfs_shared_device, NULL};
+		marks, where, back, value, vb_sysfs_shared_device, vb_host_ending};
 	const char *setting = getenv("VERBENA_REDIRECT");
 
 	if (getauxval(AT_SECURE) || (setting && strcmp(setting, "0") == 0))
 		return;
 	vb_redirect_start(&ops);
+	vb_host_hears_its_end();
 }
 
 void vb_face_look_for_modules(void)

@@ -188,10 +188,13 @@ int vb_face_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 {
 	struct vb_face_cq *cq = vb_face_cq(ibv);
 
-	if (!vb_face_enter(cq->engine))
+	const bool looks_itself = vb_face_looks_itself(ibv->channel);
+
+	if (!(looks_itself ? vb_face_enter_to_arm(cq->engine) : vb_face_enter(cq->engine)))
 		return EIO;
 	vb_cq_arm(cq->core, solicited_only != 0);
-	vb_engine_wake_thread(cq->engine);
+	if (!looks_itself)
+		vb_engine_wake_thread(cq->engine);
 	vb_engine_leave(cq->engine);
 	return 0;
 }

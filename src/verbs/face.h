@@ -101,6 +101,8 @@ struct vb_face_context {
 struct vb_face_channel {
 	struct ibv_comp_channel ibv;
 	struct vb_event_queue queue;
+	_Atomic uint32_t credit; /* how often a wait may begin with looking, see channel.c */
+	_Atomic uint32_t waits;
 };
 
 struct vb_face_pd {
@@ -255,6 +257,11 @@ static inline struct vb_face_qp *vb_face_qp(struct ibv_qp *qp)
 	return vb_container_of(qp, struct vb_face_qp, ex.qp_base);
 }
 
+/* channel.c */
+/* vb_face_looks_itself - who waits on the channel mostly finds its events by looking: the thread
+ * need not take over. NULL is no channel. */
+bool vb_face_looks_itself(const struct ibv_comp_channel *channel);
+
 /* vb_face_enter - the engine of an object; false once its device is closed, or in a forked child.
  */
 static inline bool vb_face_enter(struct vb_engine *engine)
@@ -266,6 +273,12 @@ static inline bool vb_face_enter(struct vb_engine *engine)
 static inline bool vb_face_beside(const struct vb_engine *engine)
 {
 	return engine && vb_engine_is_alive(engine);
+}
+
+/* vb_face_enter_to_arm - the same for who arms, and looks for the event himself. */
+static inline bool vb_face_enter_to_arm(struct vb_engine *engine)
+{
+	return engine && vb_engine_enter_to_arm(engine);
 }
 
 /* vb_face_imm - the word of a completion that holds immediate data or, in host order, an rkey. */

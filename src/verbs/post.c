@@ -148,7 +148,7 @@ int vb_face_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_sen
 			break;
 		}
 	}
-	vb_engine_pump_posts(qp->engine);
+	vb_engine_pump_sends(qp->engine, qp->core);
 	vb_engine_leave(qp->engine);
 	return -error;
 }
@@ -184,7 +184,7 @@ static inline int post_receives(struct vb_engine *engine, struct vb_qp *qp, stru
 			break;
 		}
 	}
-	vb_engine_pump_posts(engine);
+	vb_engine_pump_receives(engine);
 	vb_engine_leave(engine);
 	return -error;
 }

@@ -453,10 +453,10 @@ static int complete_inside(struct vb_face_qp *qp)
 {
 	int error;
 
-	if (!vb_face_enter(qp->engine))
+	if (!qp->engine || !vb_engine_enter_to_post(qp->engine, qp->core))
 		return EIO;
 	error = -post_all(qp->core, qp->builder);
-	vb_engine_pump_posts(qp->engine);
+	vb_engine_pump_sends(qp->engine, qp->core);
 	vb_engine_leave(qp->engine);
 	return error;
 }
