@@ -728,7 +728,10 @@ static void nothing_is_left_behind(void **state)
 		send_text(((struct pair *)*state)->client, "unread");
 		drop_pair(state);
 	}
-	assert_int_equal(count_descriptors(), before);
+	/* A close may end behind rclose(), the first one's as well as the last one's. */
+	for (int ms = 0; count_descriptors() > before && ms < PATIENCE_MS; ms++)
+		poll(NULL, 0, 1);
+	assert_true(count_descriptors() <= before);
 }
 
 int main(void)
