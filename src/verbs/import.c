@@ -289,20 +289,26 @@ static uint32_t look_up(const struct vb_imports *imports, enum vb_export_kind ki
 	return 0;
 }
 
-/* What there is of that handle: an object of this process in *found, of another one in the unit
- * returned, or nothing. Another's come first in a context that was imported from there. */
+/* What there is of that handle: the unit of another process's, whose object may be in *found if it
+ * was imported before; or 0, and in *found an object of this process, or nothing, with errno. In a
+ * context that came from another process a handle is that one's: what was made here has numbers of
+ * its own, which mean others there. */
 static uint32_t resolve(struct vb_face_context *context, enum vb_face_kind kind,
 			enum vb_export_kind there, enum vb_export_kind or_there, uint32_t handle,
 			struct vb_face_object **found, struct vb_export *what)
 {
 	uint32_t unit = 0;
 
-	*found = context->imports ? find(context, kind, handle, true) : NULL;
-	if (!*found && context->imports &&
-	    vb_engine_meets(context->engine, &context->imports->header.process))
-		unit = look_up(context->imports, there, or_there, handle, what);
-	if (!*found && !unit)
+	*found = NULL;
+	errno = ENOENT;
+	if (!context->imports)
 		*found = find(context, kind, handle, false);
+	else if (!vb_engine_meets(context->engine, &context->imports->header.process))
+		errno = EIO;
+	else
+		unit = look_up(context->imports, there, or_there, handle, what);
+	if (unit)
+		*found = find(context, kind, handle, true);
 	return unit;
 }
 
@@ -341,13 +347,13 @@ struct ibv_pd *ibv_import_pd(struct ibv_context *ibv, uint32_t handle)
 	struct vb_face_object *object;
 	struct vb_face_pd *pd = NULL;
 	struct vb_export what;
+	uint32_t unit = resolve(vb_face_context(ibv), VB_FACE_PD, VB_EXPORT_PD, VB_EXPORT_PD,
+				handle, &object, &what);
 
-	errno = ENOENT;
-	if (resolve(vb_face_context(ibv), VB_FACE_PD, VB_EXPORT_PD, VB_EXPORT_PD, handle, &object,
-		    &what))
-		pd = vb_face_pd_import(ibv, handle);
-	else if (object)
+	if (object)
 		pd = vb_face_pd_share(ibv, vb_container_of(object, struct vb_face_pd, object));
+	else if (unit)
+		pd = vb_face_pd_import(ibv, handle);
 	return pd ? &pd->ibv : NULL;
 }
 
@@ -402,6 +408,15 @@ static struct vb_face_mr *share_region(struct ibv_pd *pd, struct vb_face_object 
 	return vb_face_mr_share(pd, mr);
 }
 
+/* It was imported before its owner changed it, or made another of the same number. */
+static bool is_stale(struct vb_face_object *object, const struct vb_export *what)
+{
+	const struct vb_face_mr *mr = vb_container_of(object, struct vb_face_mr, object);
+
+	return object->foreign && mr->backing && mr->backing->foreign &&
+	       mr->backing->foreign->then != what->number;
+}
+
 struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
 	struct vb_face_object *object;
@@ -410,11 +425,10 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 	uint32_t unit = resolve(vb_face_context(pd->context), VB_FACE_MR, VB_EXPORT_MR,
 				VB_EXPORT_NULL_MR, handle, &object, &what);
 
-	errno = ENOENT;
-	if (unit)
-		mr = import_region(pd, unit, &what);
-	else if (object)
+	if (object && !is_stale(object, &what))
 		mr = share_region(pd, object);
+	else if (unit)
+		mr = import_region(pd, unit, &what);
 	return mr ? &mr->ibv : NULL;
 }
 
@@ -439,12 +453,12 @@ struct ibv_dm *ibv_import_dm(struct ibv_context *ibv, uint32_t handle)
 	struct vb_face_object *object;
 	struct vb_face_dm *dm = NULL;
 	struct vb_export what;
+	uint32_t unit = resolve(vb_face_context(ibv), VB_FACE_DM, VB_EXPORT_DM, VB_EXPORT_DM,
+				handle, &object, &what);
 
-	errno = ENOENT;
-	if (resolve(vb_face_context(ibv), VB_FACE_DM, VB_EXPORT_DM, VB_EXPORT_DM, handle, &object,
-		    &what))
-		dm = import_memory(ibv, &what);
-	else if (object)
+	if (object)
 		dm = vb_face_dm_share(ibv, vb_container_of(object, struct vb_face_dm, object));
+	else if (unit)
+		dm = import_memory(ibv, &what);
 	return dm ? &dm->ibv : NULL;
 }

@@ -22,6 +22,7 @@
 #define BYTES (1u << 20)
 #define LONG 300000u /* many packets over either carrier */
 #define PAGE 4096u
+#define HANDLES 400 /* the importer comes to the owner's numbers with so many of its own */
 
 enum order {
 	FILL = 'f',  /* bytes [at, at + length) of the region become value */
@@ -96,6 +97,8 @@ static void make_objects(struct owner *o, struct hello *hello)
 	o->pd = ibv_alloc_pd(o->context);
 	o->memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(o->pd && o->memory != MAP_FAILED);
+	for (int i = 0; i < HANDLES / 2; i++)
+		CHECK(ibv_reg_mr(o->pd, o->memory, PAGE, 0));
 	o->mr = ibv_reg_mr(o->pd, o->memory, BYTES, EDGE_ALL_ACCESS);
 	implicit = ibv_reg_mr(o->pd, NULL, SIZE_MAX, IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE);
 	null = ibv_alloc_null_mr(o->pd);
@@ -442,6 +445,26 @@ static void expect_no_mr(struct bench *t, uint32_t handle, int error)
 	assert_int_equal(errno, error);
 }
 
+/* A handle is the owner's, also where the importer has a region of that number, which means
+ * another.
+ */
+static void expect_no_own_mr(struct bench *t)
+{
+	struct ibv_mr *own[HANDLES];
+	bool met = false;
+	int count;
+
+	for (count = 0; count < HANDLES && !met; count++) {
+		own[count] = ibv_reg_mr(t->y.pd, t->y.buffer, 64, 0);
+		assert_non_null(own[count]);
+		met = own[count]->handle == t->hello.mr;
+	}
+	assert_true(met);
+	expect_no_mr(t, t->hello.mr, ENOENT);
+	while (count > 0)
+		assert_int_equal(ibv_dereg_mr(own[--count]), 0);
+}
+
 static void deregistered_there(void **state)
 {
 	struct bench t;
@@ -449,23 +472,27 @@ static void deregistered_there(void **state)
 	set_up(&t);
 	assert_int_equal(tell(&t, DEREG, 0, 0, 0), 0);
 	expect_gone(&t);
+	expect_no_mr(&t, t.hello.mr, ENOENT); /* although it is here still */
 	ibv_unimport_mr(t.x.mr);
 	t.x.mr = NULL;
 	expect_no_mr(&t, t.hello.mr, ENOENT);
+	expect_no_own_mr(&t);
 	tear_down(&t);
 	end_owner(&t);
 }
 
 static void changed_there(void **state)
 {
+	struct ibv_mr *before;
 	struct bench t;
 
 	set_up(&t);
 	assert_int_equal(tell(&t, CHANGE, 0, 0, 0), 0);
 	expect_gone(&t);
-	ibv_unimport_mr(t.x.mr);
-	t.x.mr = ibv_import_mr(t.x.pd, t.hello.mr);
+	before = t.x.mr;
+	t.x.mr = ibv_import_mr(t.x.pd, t.hello.mr); /* as it is now */
 	assert_non_null(t.x.mr);
+	ibv_unimport_mr(before);
 	tell(&t, FILL, 0, 64, 0x33);
 	send_across(&t, &t.x, &t.y, 64);
 	assert_true(all_are(t.y.buffer, 64, 0x33));
@@ -496,7 +523,10 @@ static void killed_there(void **state)
 	again = dup(t.fd);
 	kill_owner(&t);
 	expect_gone(&t);
-	expect_no_mr(&t, t.hello.null, ENOENT);
+	expect_no_mr(&t, t.hello.null, EIO);
+	errno = 0;
+	assert_null(ibv_import_pd(t.x.context, t.hello.pd));
+	assert_int_equal(errno, EIO);
 	errno = 0;
 	assert_null(ibv_import_device(again));
 	assert_int_equal(errno, EIO);
