@@ -96,8 +96,10 @@ static int check_create(struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
 		return pd && !attr->srq && belongs(pd->context, attr->send_cq) ? 0 : -EINVAL;
 	case IBV_QPT_XRC_RECV: /* has a domain instead, in the extended call */
 		return -EINVAL;
-	default:
+	case IBV_QPT_DRIVER: /* a type, and no adapter's here */
 		return -EOPNOTSUPP;
+	default:
+		return -EINVAL;
 	}
 	if (!pd || !belongs(pd->context, attr->send_cq) || !belongs(pd->context, attr->recv_cq))
 		return -EINVAL;

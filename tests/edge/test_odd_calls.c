@@ -86,6 +86,31 @@ static void close_with_objects_alive(void **state)
 	ibv_free_device_list(list);
 }
 
+/* The kernel knows the types by name; of a driver's own it asks the driver, and Soft-RoCE has none.
+ */
+static void queue_pairs_of_no_type(void **state)
+{
+	static const int none[] = {0, 1, 5, 99, -1};
+	struct edge_pair pair;
+
+	edge_open(&pair, &(struct edge_options){0});
+
+	struct ibv_qp_init_attr init = {
+		.send_cq = pair.a.cq, .recv_cq = pair.a.cq, .cap = {4, 4, 1, 1, 0}};
+
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+		init.qp_type = (enum ibv_qp_type)none[i];
+		errno = 0;
+		assert_null(ibv_create_qp(pair.a.pd, &init));
+		assert_int_equal(errno, EINVAL);
+	}
+	init.qp_type = IBV_QPT_DRIVER;
+	errno = 0;
+	assert_null(ibv_create_qp(pair.a.pd, &init));
+	assert_int_equal(errno, EOPNOTSUPP);
+	edge_close(&pair);
+}
+
 /* Queues for nothing. Soft-RoCE refuses them (mlx5 the CQ and the work queue too); a queue pair may
  * have no receives, or no sends. */
 static void queues_for_nothing(void **state)
@@ -243,6 +268,7 @@ int main(void)
 		cmocka_unit_test(list_freed_before_use),
 		cmocka_unit_test(pd_with_a_live_region),
 		cmocka_unit_test(close_with_objects_alive),
+		cmocka_unit_test(queue_pairs_of_no_type),
 		cmocka_unit_test(queues_for_nothing),
 		cmocka_unit_test(queue_pairs_of_one_direction),
 		cmocka_unit_test(a_channel_of_another_context),
