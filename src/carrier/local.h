@@ -18,6 +18,12 @@ int vb_local_create(struct vb_carrier **out, struct vb_registry *registry, vb_de
 		    void *env) VB_MUST_USE;
 void vb_local_drop_in_child(struct vb_carrier *carrier);
 
+/* vb_local_live - by a thread that lives as long as the process: its peers' copies then need not ask
+ * the kernel whether that lives. vb_local_live_no_more - by the same thread, where it ends before
+ * the carrier does. */
+void vb_local_live(struct vb_carrier *carrier);
+void vb_local_live_no_more(struct vb_carrier *carrier);
+
 /* vb_local_is_quiet - a poll would find nothing and has nothing else to do. Makes no system call.
  */
 bool vb_local_is_quiet(const struct vb_carrier *carrier);

@@ -171,9 +171,10 @@ void vb_local_copy(bool write, uint8_t *at, const struct iovec *parts, int count
 
 /* Bytes moved or -errno; everything or nothing is reported, though part may have been written.
  *
- * The lock is asked for at each copy: exec frees it and keeps the PID, and what lies at the address
- * then belongs to another program. The kernel takes the old memory away before it frees the lock,
- * so that a lock still held means that memory or one with nothing at the address yet.
+ * Whether the process is the one that it was is asked at each copy: exec keeps the PID, and what
+ * lies at the address then belongs to another program. Where no thread says so (local_life.c), the
+ * slot's lock does: the kernel takes the old memory away before it frees that, so that a lock still
+ * held means that memory or one with nothing at the address yet.
  *
  * The owner may find us stopped, and then makes the lengths in target 0 and waits no longer
  * (local_hazard.c). He takes his entry away first: whoever has not written target by then finds the
@@ -187,7 +188,8 @@ static ssize_t copy_there(struct vb_local *local, struct vb_local_peer *peer, bo
 	unsigned long pieces = tail ? 2 : 1;
 	ssize_t n;
 
-	if (vb_registry_pid(local->registry, peer->slot) != peer->pid) {
+	if (!vb_local_area_lives(peer->area) &&
+	    vb_registry_pid(local->registry, peer->slot) != peer->pid) {
 		peer->suspect = true;
 		return -ESRCH;
 	}

@@ -7,9 +7,9 @@
  * owner that leaves clears its area's id, and whoever takes a dead one's slot sets `closed` before
  * anything else, so that a new owner is never met through the view of the old one. That costs two
  * loads and no system call. Death without a successor is found by asking the kernel for the slot's
- * lock: at first use, before each direct copy, after an error, when a ring stays full, when the
- * last look is VB_LOCAL_STALE_MS old (of a sender: every 16th packet asks the clock), and in the
- * sweep before sleeping.
+ * lock: at first use, before a direct copy unless local_life.c knows, after an error, when a ring
+ * stays full, when the last look is VB_LOCAL_STALE_MS old (of a sender: every 16th packet asks the
+ * clock), and in the sweep before sleeping.
  */
 #include "carrier/local_private.h"
 

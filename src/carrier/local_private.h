@@ -9,6 +9,7 @@
  *   local_tables.c  publishing regions and queue pairs
  *   local_hazard.c  waiting for accesses in flight
  *   local_direct.c  the initiator's own WRITE and READ
+ *   local_life.c    whether a peer's process is still the one that it was
  *   local_share.c   the same, and atomics, in pages that both have mapped
  *
  * Who writes what:
@@ -34,7 +35,7 @@
 #include "carrier/local.h"
 #include "registry/files.h"
 
-#define VB_LOCAL_VERSION 4u
+#define VB_LOCAL_VERSION 5u
 #define VB_LOCAL_RING_BYTES (256u << 10) /* 15 pieces of VB_LOCAL_SEGMENT; a power of two */
 #define VB_LOCAL_RING_FILE (VB_FILE_PAGE + VB_LOCAL_RING_BYTES)
 #define VB_LOCAL_BELL_FILE VB_FILE_PAGE
@@ -89,6 +90,8 @@ struct vb_local_area {
 	/* What the owner is accessing right now: VB_HAZARD_VALID | destination QPN << 32 | rkey, or
 	 * 0. One per process is enough: direct access happens under the engine's lock. */
 	_Alignas(64) uint64_t hazard;
+	/* Held by a thread of the owner's while that lives: local_life.c. */
+	_Alignas(64) pthread_mutex_t life;
 	/* Pages of the tables that are backed by memory. Nobody touches another: even reading a
 	 * hole of a shared file takes memory, and kills with SIGBUS where there is none. */
 	_Alignas(64) uint64_t qp_pages[VB_LOCAL_QP_PAGES / 64];
@@ -304,6 +307,11 @@ int vb_local_wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t va
 /* vb_local_copy - within what this process has mapped: WRITE puts the parts at `at`, the last bytes
  * last; READ fills them. */
 void vb_local_copy(bool write, uint8_t *at, const struct iovec *parts, int count, uint32_t bytes);
+
+/* local_life.c */
+/* vb_local_area_lives - the area's process has not ended, nor taken another program's place. False:
+ * it may have. */
+bool vb_local_area_lives(const struct vb_local_area *area);
 
 /* local_share.c */
 /* vb_local_shared - where [at, at + bytes) of the peer's arena is mapped here; NULL: it is not. */

@@ -44,6 +44,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "carrier/local.h"
 #include "host/engine.h"
 
 #define STACK_BYTES (512u * 1024)
@@ -405,6 +406,23 @@ static void ask_for_short_slices(void)
 	syscall(SYS_sched_setattr, 0, &attr, 0);
 }
 
+/* Under the lock: at exit the carrier goes, perhaps before this thread has begun. */
+static void say_that_we_live(struct vb_engine *engine)
+{
+	struct timespec nap = span(NAP_NS);
+
+	while (engine->local && !is_over(engine)) {
+		if (!try_lock(engine)) {
+			nanosleep(&nap, NULL);
+			continue;
+		}
+		if (!is_over(engine))
+			vb_local_live(engine->local);
+		vb_engine_give(engine);
+		return;
+	}
+}
+
 static void *thread_main(void *arg)
 {
 	struct vb_engine *engine = arg;
@@ -414,6 +432,7 @@ static void *thread_main(void *arg)
 	prctl(PR_SET_NAME, "verbena");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS); /* of this thread alone */
 	ask_for_short_slices();
+	say_that_we_live(engine);
 	while (!is_over(engine)) {
 		if (program_polls(engine, &memory)) {
 			park(engine, &memory);
@@ -430,6 +449,9 @@ static void *thread_main(void *arg)
 			break;
 		}
 	}
+	/* At exit the carrier may be gone, and the word with it. */
+	if (engine->local && atomic_load(&engine->thread.stop))
+		vb_local_live_no_more(engine->local);
 	return NULL;
 }
 

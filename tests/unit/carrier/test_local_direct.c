@@ -59,10 +59,40 @@ static ssize_t direct(unsigned int slot, bool write, uint64_t va, void *data, ui
 /* Commands of the test to the owner. */
 struct order {
 	char what; /* m: publish mr, q: publish qp, w: withdraw, z: quiesce, x: close every
-		      descriptor */
+		      descriptor, l: begin a thread that lives, d: it dies, e: exec */
 	struct vb_local_mr mr;
 	struct vb_local_qp qp;
 };
+
+static struct {
+	pthread_t thread;
+	pthread_barrier_t both;
+} life;
+
+static void *live(void *carrier)
+{
+	vb_local_live(carrier);
+	pthread_barrier_wait(&life.both);
+	pthread_barrier_wait(&life.both);
+	return NULL; /* without a word */
+}
+
+static int begin_to_live(struct test_nic *n)
+{
+	int r = pthread_barrier_init(&life.both, NULL, 2);
+
+	if (r == 0)
+		r = pthread_create(&life.thread, NULL, live, n->carrier);
+	if (r == 0)
+		pthread_barrier_wait(&life.both);
+	return r;
+}
+
+static int die(void)
+{
+	pthread_barrier_wait(&life.both);
+	return pthread_join(life.thread, NULL);
+}
 
 static void owner(struct test_nic *n, int fd, struct test_role *role)
 {
@@ -71,12 +101,19 @@ static void owner(struct test_nic *n, int fd, struct test_role *role)
 	while (test_receive(fd, &order, sizeof(order))) {
 		int r = 0;
 
+		if (order.what == 'e')
+			execl("/bin/sleep", "sleep", "60", (char *)NULL); /* fd goes with us */
+
 		if (order.what == 'm')
 			r = vb_local_publish_mr(n->carrier, &order.mr);
 		else if (order.what == 'q')
 			vb_local_publish_qp(n->carrier, &order.qp);
 		else if (order.what == 'w')
 			r = vb_local_withdraw_mr(n->carrier, order.mr.rkey);
+		else if (order.what == 'l')
+			r = begin_to_live(n);
+		else if (order.what == 'd')
+			r = die();
 		else if (order.what == 'x')
 			r = (fd > 3 && close_range(3, (unsigned int)fd - 1, 0)) ||
 			    close_range((unsigned int)fd + 1, ~0u, 0);
@@ -295,6 +332,55 @@ static void nothing_is_written_after_exec(void **state)
 	assert_int_equal(shared[0], 1);
 	test_kill(&child);
 	test_nic_close(&nic);
+}
+
+static bool lives(uint16_t slot)
+{
+	return vb_local_area_lives(
+		vb_container_of(nic.carrier, struct vb_local, base)->peers[slot]->area);
+}
+
+/* A process with a thread that lives: nobody asks for the lock, until the thread ends. */
+static void a_thread_says_that_its_process_lives(void **state)
+{
+	struct test_role role = {.address = test_address(43), .run = owner};
+	struct vb_local_mr mr = region();
+	struct order exec = {.what = 'e'};
+	struct test_child child;
+	struct vb_local_qp qp;
+	uint8_t byte = 1;
+	uint16_t slot;
+
+	for (int with_exec = 0; with_exec < 2; with_exec++) {
+		assert_int_equal(test_nic_open(&nic, &role.address), 0);
+		slot = test_start_nic(&child, &role);
+		qp = its_qp(slot, nic.registry->slot);
+		assert_int_equal(tell(&child, 'm', &mr, NULL), 0);
+		assert_int_equal(tell(&child, 'q', NULL, &qp), 0);
+		assert_int_equal(direct(slot, true, IOVA, &byte, 1), 1);
+		assert_false(lives(slot));
+		assert_int_equal(tell(&child, 'l', NULL, NULL), 0);
+		assert_true(lives(slot));
+		shared[0] = 0;
+		assert_int_equal(direct(slot, true, IOVA, &byte, 1), 1);
+		assert_int_equal(shared[0], 1);
+		if (with_exec) {
+			test_send(child.fd, &exec, sizeof(exec));
+			assert_false(test_receive(child.fd, &byte, 1)); /* another program now */
+		} else {
+			assert_int_equal(tell(&child, 'd', NULL, NULL), 0);
+			assert_false(lives(slot)); /* perhaps not: the lock is asked for */
+			assert_int_equal(direct(slot, true, IOVA, &byte, 1), 1);
+			assert_int_equal(tell(&child, 'l', NULL, NULL), 0);
+			assert_true(lives(slot));
+			assert_int_equal(kill(child.pid, SIGKILL), 0);
+			assert_false(test_receive(child.fd, &byte, 1));
+		}
+		assert_false(lives(slot));
+		assert_true(direct(slot, true, IOVA, &byte, 1) < 0);
+		test_kill(&child);
+		test_nic_close(&nic);
+	}
 }
 
 static void our_own_regions_are_written_and_read(void **state)
@@ -617,6 +703,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(another_process_is_written_and_read),
 		cmocka_unit_test(nothing_is_written_after_exec),
+		cmocka_unit_test(a_thread_says_that_its_process_lives),
 		cmocka_unit_test(our_own_regions_are_written_and_read),
 		cmocka_unit_test(nothing_is_written_after_withdrawal),
 		cmocka_unit_test(an_access_that_does_not_end_is_waited_for_and_a_dead_one_is_not),
