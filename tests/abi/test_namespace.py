@@ -27,17 +27,8 @@ def run(host, *words, **environment):
         return program.succeed()
 
 
-@pytest.fixture(scope="session")
-def allowed():
-    """Skips where the machine forbids namespaces to root and to ordinary users alike, as some
-    containers do; the sentence is the command's own."""
-    tried = subprocess.run(command("true"), capture_output=True, text=True)
-    if tried.returncode:
-        pytest.skip(f"not run, for want of a namespace: {tried.stderr}")
-
-
 @pytest.fixture(params=("as root", "as a user"))
-def host(request, allowed):
+def host(request, mount_namespaces):
     """Root makes a mount namespace alone, others a user namespace too: both ways, if we are root."""
     first, second = request.getfixturevalue("loopback")
     if request.param == "as root":
@@ -170,7 +161,7 @@ def test_the_program_ends_with_the_command(host):
 
 # Not as an ordinary user: the program under test changes its user id, which only root may. CI is root.
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
-def test_a_program_that_became_another_user_ends_with_the_command(allowed, loopback):
+def test_a_program_that_became_another_user_ends_with_the_command(mount_namespaces, loopback):
     with start(loopback[0], *NOBODY, "sh", "-c", 'echo $$; exec sleep 60') as program:
         program.wait_until(lambda: program.output().endswith("\n"), "running")
         pid = int(program.output())
@@ -205,7 +196,7 @@ except ChildProcessError:
     assert run(host, "/usr/bin/python3", "-c", text) == "none\n"
 
 
-def test_where_it_is_forbidden(allowed, loopback):
+def test_where_it_is_forbidden(mount_namespaces, loopback):
     """A user namespace that allows no others, and a root in it without the right to mount."""
     forbid = 'echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-sys_admin "$@"'
     with loopback[0].start_plain("unshare", "--user", "--map-root-user", "sh", "-c", forbid, "sh",
@@ -217,7 +208,7 @@ def test_where_it_is_forbidden(allowed, loopback):
     assert "ran" not in text
 
 
-def test_two_devices(allowed, loopback):
+def test_two_devices(mount_namespaces, loopback):
     both = hosts.Host(f"{loopback[0].address},{loopback[1].address}")
     text = run(both, "sh", "-c", "cat /sys/class/infiniband/*/node_guid; ls /dev/infiniband")
     first, second, *devices = text.split()

@@ -35,7 +35,7 @@ def unpacked(folder):
 
 
 @pytest.fixture(scope="module")
-def cases(veth, tmp_path_factory):
+def cases(veth, mount_namespaces, tmp_path_factory):
     """What became of each case."""
     folder = unpacked(tmp_path_factory.mktemp("pyverbs"))
     results = folder / "results.json"
