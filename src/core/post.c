@@ -201,26 +201,33 @@ static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const stru
 		memcpy(wqe->sges, wr->sges, wr->num_sge * sizeof(*wr->sges));
 }
 
+/* check_send - whether the request may be posted to this QP; *length is that of its message. The
+ * list is walked only if it has no more entries than were promised. */
+static inline bool check_send(const struct vb_qp *qp, const struct vb_send_wr *wr, uint64_t *length)
+{
+	if (wr->num_sge > qp->cap.max_send_sge)
+		return false;
+	*length = sum_lengths(wr->sges, wr->num_sge);
+	if (!judge_send(qp, wr, *length))
+		return false;
+	if (wr->opcode == VB_WR_FLUSH)
+		*length = wr->flush.length;
+	return true;
+}
+
 int vb_qp_check_send(const struct vb_qp *qp, const struct vb_send_wr *wr)
 {
-	/* Before the list is walked: it has no more entries than were promised. */
-	if (wr->num_sge > qp->cap.max_send_sge ||
-	    !judge_send(qp, wr, sum_lengths(wr->sges, wr->num_sge)))
-		return -EINVAL;
-	return 0;
+	uint64_t length;
+
+	return check_send(qp, wr, &length) ? 0 : -EINVAL;
 }
 
 int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr)
 {
 	uint64_t length;
 
-	if (wr->num_sge > qp->cap.max_send_sge)
+	if (!check_send(qp, wr, &length))
 		return -EINVAL;
-	length = sum_lengths(wr->sges, wr->num_sge);
-	if (!judge_send(qp, wr, length))
-		return -EINVAL;
-	if (wr->opcode == VB_WR_FLUSH)
-		length = wr->flush.length;
 	if (qp->sq_head - vb_qp_sq_free(qp) >= qp->cap.max_send_wr)
 		return -ENOMEM;
 	fill_wqe(qp, vb_qp_wqe(qp, qp->sq_head), wr, length);
@@ -241,13 +248,8 @@ int vb_qp_post_send_beside(struct vb_qp *qp, const struct vb_send_wr *wr)
 {
 	uint64_t length;
 
-	if (wr->num_sge > qp->cap.max_send_sge)
+	if (!check_send(qp, wr, &length))
 		return -EINVAL;
-	length = sum_lengths(wr->sges, wr->num_sge);
-	if (!judge_send(qp, wr, length))
-		return -EINVAL;
-	if (wr->opcode == VB_WR_FLUSH)
-		length = wr->flush.length;
 	if (vb_qp_sq_used(qp) >= qp->cap.max_send_wr)
 		return -ENOMEM;
 	fill_wqe(qp, vb_qp_wqe(qp, qp->sq_posted), wr, length);

@@ -511,6 +511,24 @@ static void note_sent(struct vb_qp *qp, const struct vb_send_wqe *w, const struc
 	}
 }
 
+/* hand_out - to the carrier. What it refuses for good counts as lost on the way. */
+static inline enum outcome hand_out(struct vb_qp *qp, const struct vb_path *path,
+				    const struct vb_tx *tx)
+{
+	struct vb_nic *nic = qp->nic;
+	const int r = nic->ops.tx(nic->env, path, tx);
+
+	if (r == -EAGAIN) {
+		vb_nic_block(nic, qp);
+		return WAIT;
+	}
+	if (r < 0)
+		nic->counters.tx_dropped++;
+	else
+		nic->counters.tx_packets++;
+	return SENT;
+}
+
 static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_t now_ns)
 {
 	const struct vb_path *path = w->ah ? &w->ah->path : &qp->path;
@@ -520,7 +538,6 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 	struct outgoing out;
 	bool passing = false;
 	int parts = 0;
-	int r;
 
 	build(qp, w, qp->req.nxt_psn, &out);
 	if (vb_qp_is_reliable(qp) ? !window_is_open(qp, w, &out) : !in_turn(qp, path, now_ns))
@@ -537,15 +554,8 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 		.payload_bytes = out.bytes,
 		.passing = passing,
 	};
-	r = nic->ops.tx(nic->env, path, &tx);
-	if (r == -EAGAIN) {
-		vb_nic_block(nic, qp);
+	if (hand_out(qp, path, &tx) == WAIT)
 		return WAIT;
-	}
-	if (r < 0)
-		nic->counters.tx_dropped++;
-	else
-		nic->counters.tx_packets++;
 	if (!vb_qp_is_reliable(qp) && path->window)
 		nic->paced_until_ns += (out.bytes + PACE_OVERHEAD) * PACE_NS / path->window;
 	note_sent(qp, w, &out, now_ns);
@@ -594,21 +604,12 @@ static enum outcome send_short(struct vb_qp *qp, struct vb_send_wqe *w, const ui
 	};
 	const struct vb_tx tx = {
 		.headers = &h, .payload = &iov, .payload_parts = 1, .payload_bytes = w->length};
-	struct vb_nic *nic = qp->nic;
-	int r;
 
 	w->psn = qp->req.end_psn;
 	w->packets = 1;
 	qp->req.sq_assigned++;
-	r = nic->ops.tx(nic->env, &qp->path, &tx);
-	if (r == -EAGAIN) {
-		vb_nic_block(nic, qp);
+	if (hand_out(qp, &qp->path, &tx) == WAIT)
 		return WAIT;
-	}
-	if (r < 0)
-		nic->counters.tx_dropped++;
-	else
-		nic->counters.tx_packets++;
 	qp->req.nxt_psn = qp->req.end_psn = vb_psn_add(qp->req.end_psn, 1);
 	qp->req.since_ack_req = 0;
 	qp->sq_next++;
