@@ -26,152 +26,17 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/macros.h"
 #include "redirect/later.h"
+#include "redirect/path.h"
 #include "redirect/redirect.h"
 #include "redirect/slots.h"
 #include "redirect/walk.h"
 
 #define NULL_DEVICE "/dev/null"
-#define PROBE_ALIGN 8u /* bytes that the kernel looks at */
-#define PROBE_PAGE 4096u
-
-static const struct vb_redirect_ops *redirect;
-
-/* --- the program's path ------------------------------------------------------------------ */
-
-/* Whether the kernel can read there, asked of a system call that reads a set of signals and then
- * refuses to do anything with it. The word that holds the address lies in one page. */
-static bool is_readable(const char *at)
-{
-	int error = errno;
-	bool readable;
-
-	if ((uintptr_t)at < PROBE_ALIGN) /* which the system call takes for no set at all */
-		return false;
-	readable = syscall(SYS_rt_sigprocmask, -1L, (uintptr_t)at & ~(uintptr_t)(PROBE_ALIGN - 1),
-			   NULL, (long)PROBE_ALIGN) == 0 ||
-		   errno != EFAULT;
-	errno = error;
-	return readable;
-}
-
-/* Whether all of the string can be read, and is no longer than a path may be: else the kernel has
- * something to say to it. The program's own threads may take the memory away meanwhile; that is as
- * wrong as it is without us. */
-static bool is_string(const char *path)
-{
-	size_t length = 0, part, room;
-
-	do {
-		if (!is_readable(path + length))
-			return false;
-		room = PROBE_PAGE - ((uintptr_t)path + length) % PROBE_PAGE;
-		part = strnlen(path + length, room);
-		length += part;
-	} while (part == room && length < PATH_MAX);
-	return length < PATH_MAX;
-}
-
-static bool has_mark(const char *path)
-{
-	for (const char *const *mark = redirect->marks; *mark; mark++)
-		if (strstr(path, *mark))
-			return true;
-	return false;
-}
-
-static bool is_descriptor_ours(int directory)
-{
-	dev_t device = redirect->device();
-	struct stat status;
-	int error = errno;
-	bool ours = device && fstat(directory, &status) == 0 && status.st_dev == device;
-
-	errno = error;
-	return ours;
-}
-
-/* Whether it is worth asking where the path leads, which takes more of the stack than a signal
- * handler may have. */
-static bool is_telling(int directory, const char *path)
-{
-	if (!path || path[0] == '\0')
-		return false;
-	if (path[0] != '/')
-		return has_mark(path) || (directory != AT_FDCWD && is_descriptor_ours(directory));
-	if (strncmp(path + 1, "sys/", 4) != 0 && strncmp(path + 1, "dev/", 4) != 0 &&
-	    path[1] != '/' && path[1] != '.' && !strstr(path, "/../"))
-		return false;
-	return has_mark(path);
-}
-
-static bool is_candidate(int directory, const char *path)
-{
-	return is_string(path) && is_telling(directory, path);
-}
-
-/* The same behind the system's own answer. One that it gave after it had looked for the path says
- * that all of it can be read. */
-static bool is_candidate_still(bool failed, int directory, const char *path)
-{
-	if (failed && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
-		return is_candidate(directory, path);
-	return is_telling(directory, path);
-}
-
-/* The path from "/", in the program's words. False: nobody can say. */
-static bool make_whole(int directory, const char *path, char out[PATH_MAX])
-{
-	char self[48];
-	ssize_t length;
-
-	if (path[0] == '/') {
-		strcpy(out, path);
-		return true;
-	}
-	if (directory == AT_FDCWD)
-		strcpy(self, "/proc/self/cwd");
-	else
-		snprintf(self, sizeof(self), "/proc/self/fd/%d", directory);
-	length = readlink(self, out, PATH_MAX - 1);
-	if (length <= 0 || out[0] != '/')
-		return false;
-	out[length] = '\0';
-	redirect->back(out);
-	length = (ssize_t)strlen(out);
-	return snprintf(out + length, (size_t)(PATH_MAX - length), "/%s", path) < PATH_MAX - length;
-}
-
-/* Where a call goes. Not ours: it is the system's, the program's own path mostly; but ".." may have
- * led out of what is ours. */
-struct way {
-	const char *to;
-	bool ours;
-};
-
-static struct way find_way(int directory, const char *path, char buffer[PATH_MAX])
-{
-	char whole[PATH_MAX], simple[PATH_MAX];
-	struct way way = {path, false};
-	int error = errno;
-	const char *to;
-	bool met;
-
-	if (make_whole(directory, path, whole) && vb_walk(redirect, whole, simple, &met)) {
-		to = redirect->where(simple, buffer);
-		if (to)
-			way = (struct way){to, true};
-		else if (met)
-			way.to = strcpy(buffer, simple);
-	}
-	errno = error;
-	return way;
-}
 
 #define ELSEWHERE __attribute__((noinline)) static
 
@@ -211,7 +76,7 @@ static int open_elsewhere(const char *to, int flags)
 		errno = refusal(to, flags);
 		return -1;
 	}
-	fd = flags & (O_PATH | O_DIRECTORY) ? -1 : redirect->value(to, flags & O_CLOEXEC);
+	fd = flags & (O_PATH | O_DIRECTORY) ? -1 : vb_redirect_owner->value(to, flags & O_CLOEXEC);
 	errno = error;
 	return fd >= 0 ? fd : open(to, flags);
 }
@@ -219,7 +84,7 @@ static int open_elsewhere(const char *to, int flags)
 ELSEWHERE int open_at(int directory, const char *path, int flags, mode_t mode)
 {
 	char buffer[PATH_MAX];
-	struct way way = find_way(directory, path, buffer);
+	struct vb_way way = vb_path_find_way(directory, path, buffer);
 
 	return way.ours ? open_elsewhere(way.to, flags) : openat(directory, way.to, flags, mode);
 }
@@ -228,7 +93,7 @@ ELSEWHERE int open_at(int directory, const char *path, int flags, mode_t mode)
 ELSEWHERE int open_instead(int system, int before, int directory, const char *path, int flags)
 {
 	char buffer[PATH_MAX];
-	struct way way = find_way(directory, path, buffer);
+	struct vb_way way = vb_path_find_way(directory, path, buffer);
 
 	if (way.to == path)
 		return system;
@@ -259,10 +124,10 @@ static int hook_open(const char *path, int flags, ...)
 	mode = mode_of(flags, arguments);
 	va_end(arguments);
 	if (changes(flags))
-		return is_candidate(AT_FDCWD, path) ? open_at(AT_FDCWD, path, flags, mode)
-						    : open(path, flags, mode);
+		return vb_path_is_candidate(AT_FDCWD, path) ? open_at(AT_FDCWD, path, flags, mode)
+							    : open(path, flags, mode);
 	fd = open(path, flags);
-	return is_candidate_still(fd < 0, AT_FDCWD, path)
+	return vb_path_is_candidate_still(fd < 0, AT_FDCWD, path)
 		       ? open_instead(fd, before, AT_FDCWD, path, flags)
 		       : fd;
 }
@@ -277,10 +142,10 @@ static int hook_openat(int directory, const char *path, int flags, ...)
 	mode = mode_of(flags, arguments);
 	va_end(arguments);
 	if (changes(flags))
-		return is_candidate(directory, path) ? open_at(directory, path, flags, mode)
-						     : openat(directory, path, flags, mode);
+		return vb_path_is_candidate(directory, path) ? open_at(directory, path, flags, mode)
+							     : openat(directory, path, flags, mode);
 	fd = openat(directory, path, flags);
-	return is_candidate_still(fd < 0, directory, path)
+	return vb_path_is_candidate_still(fd < 0, directory, path)
 		       ? open_instead(fd, before, directory, path, flags)
 		       : fd;
 }
@@ -315,7 +180,7 @@ ELSEWHERE FILE *fopen_elsewhere(FILE *system, bool asked, int before, const char
 				const char *mode)
 {
 	char buffer[PATH_MAX];
-	struct way way = find_way(AT_FDCWD, path, buffer);
+	struct vb_way way = vb_path_find_way(AT_FDCWD, path, buffer);
 	FILE *file;
 	int fd;
 
@@ -341,11 +206,11 @@ static FILE *hook_fopen(const char *path, const char *mode)
 	FILE *file;
 
 	if (mode[0] != 'r')
-		return is_candidate(AT_FDCWD, path)
+		return vb_path_is_candidate(AT_FDCWD, path)
 			       ? fopen_elsewhere(NULL, false, before, path, mode)
 			       : fopen(path, mode);
 	file = fopen(path, mode);
-	return is_candidate_still(!file, AT_FDCWD, path)
+	return vb_path_is_candidate_still(!file, AT_FDCWD, path)
 		       ? fopen_elsewhere(file, true, before, path, mode)
 		       : file;
 }
@@ -354,7 +219,7 @@ static FILE *hook_fopen(const char *path, const char *mode)
 ELSEWHERE FILE *freopen_elsewhere(const char *path, const char *mode, FILE *file)
 {
 	char buffer[PATH_MAX], self[48];
-	struct way way = find_way(AT_FDCWD, path, buffer);
+	struct vb_way way = vb_path_find_way(AT_FDCWD, path, buffer);
 	FILE *result;
 	int fd, error;
 
@@ -373,8 +238,8 @@ ELSEWHERE FILE *freopen_elsewhere(const char *path, const char *mode, FILE *file
 
 static FILE *hook_freopen(const char *path, const char *mode, FILE *file)
 {
-	return path && is_candidate(AT_FDCWD, path) ? freopen_elsewhere(path, mode, file)
-						    : freopen(path, mode, file);
+	return path && vb_path_is_candidate(AT_FDCWD, path) ? freopen_elsewhere(path, mode, file)
+							    : freopen(path, mode, file);
 }
 
 /* --- looking ----------------------------------------------------------------------------- */
@@ -388,7 +253,7 @@ static FILE *hook_freopen(const char *path, const char *mode, FILE *file)
 	ELSEWHERE result name##_elsewhere(result system, int before, OPENED parameters)            \
 	{                                                                                          \
 		char buffer[PATH_MAX];                                                             \
-		const char *to = find_way(from, path, buffer).to;                                  \
+		const char *to = vb_path_find_way(from, path, buffer).to;                          \
                                                                                                    \
 		if (to == path)                                                                    \
 			return system;                                                             \
@@ -401,7 +266,7 @@ static FILE *hook_freopen(const char *path, const char *mode, FILE *file)
 		const char *to = path;                                                             \
 		result system = call;                                                              \
                                                                                                    \
-		return is_candidate_still(system < 0, from, path)                                  \
+		return vb_path_is_candidate_still(system < 0, from, path)                          \
 			       ? name##_elsewhere(system, before, OPENED arguments)                \
 			       : system;                                                           \
 	}
@@ -415,7 +280,7 @@ static FILE *hook_freopen(const char *path, const char *mode, FILE *file)
 	ELSEWHERE result name##_elsewhere parameters                                               \
 	{                                                                                          \
 		char buffer[PATH_MAX];                                                             \
-		const char *to = find_way(from, path, buffer).to;                                  \
+		const char *to = vb_path_find_way(from, path, buffer).to;                          \
                                                                                                    \
 		return call;                                                                       \
 	}                                                                                          \
@@ -423,7 +288,7 @@ static FILE *hook_freopen(const char *path, const char *mode, FILE *file)
 	{                                                                                          \
 		const char *to = path;                                                             \
                                                                                                    \
-		return is_candidate(from, path) ? name##_elsewhere arguments : call;               \
+		return vb_path_is_candidate(from, path) ? name##_elsewhere arguments : call;       \
 	}
 
 extern ssize_t __readlink_chk(const char *, char *, size_t, size_t);
@@ -485,7 +350,7 @@ HOOK_PATH(int, inotify_add_watch, (int watcher, const char *path, uint32_t mask)
  * sysfs. In the end `path` is that one's directory. */
 static void cut_to_mount(char path[PATH_MAX])
 {
-	redirect->back(path);
+	vb_redirect_owner->back(path);
 	path[1 + strcspn(path + 1, "/")] = '\0';
 }
 
@@ -493,7 +358,7 @@ static void cut_to_mount(char path[PATH_MAX])
 	ELSEWHERE int name##_elsewhere(int system, int before, const char *path, struct name *out) \
 	{                                                                                          \
 		char buffer[PATH_MAX], mount[PATH_MAX];                                            \
-		struct way way = find_way(AT_FDCWD, path, buffer);                                 \
+		struct vb_way way = vb_path_find_way(AT_FDCWD, path, buffer);                      \
                                                                                                    \
 		if (way.to == path)                                                                \
 			return system;                                                             \
@@ -507,7 +372,7 @@ static void cut_to_mount(char path[PATH_MAX])
 	{                                                                                          \
 		int before = errno, system = name(path, out);                                      \
                                                                                                    \
-		return is_candidate_still(system < 0, AT_FDCWD, path)                              \
+		return vb_path_is_candidate_still(system < 0, AT_FDCWD, path)                      \
 			       ? name##_elsewhere(system, before, path, out)                       \
 			       : system;                                                           \
 	}                                                                                          \
@@ -526,8 +391,9 @@ static void cut_to_mount(char path[PATH_MAX])
 	}                                                                                          \
 	static int hook_f##name(int descriptor, struct name *out)                                  \
 	{                                                                                          \
-		return is_descriptor_ours(descriptor) ? f##name##_elsewhere(descriptor, out)       \
-						      : f##name(descriptor, out);                  \
+		return vb_path_is_descriptor_ours(descriptor)                                      \
+			       ? f##name##_elsewhere(descriptor, out)                              \
+			       : f##name(descriptor, out);                                         \
 	}
 
 HOOK_FILE_SYSTEM(statfs)
@@ -542,13 +408,14 @@ static char *realpath_of_device(const char *path, char *out)
 	const char *to;
 	bool met;
 
-	if (make_whole(AT_FDCWD, path, whole) && vb_walk(redirect, whole, simple, &met)) {
+	if (vb_path_make_whole(AT_FDCWD, path, whole) &&
+	    vb_walk(vb_redirect_owner, whole, simple, &met)) {
 		name = strrchr(simple, '/');
 		*name++ = '\0';
-		to = redirect->where(simple, buffer);
+		to = vb_redirect_owner->where(simple, buffer);
 		above = realpath(to ? to : simple, buffer == to ? whole : buffer);
 		if (above)
-			redirect->back(above);
+			vb_redirect_owner->back(above);
 	}
 	if (!above)
 		return NULL;
@@ -562,26 +429,28 @@ static char *realpath_of_device(const char *path, char *out)
 ELSEWHERE char *realpath_elsewhere(const char *path, char *out)
 {
 	char buffer[PATH_MAX];
-	struct way way = find_way(AT_FDCWD, path, buffer);
+	struct vb_way way = vb_path_find_way(AT_FDCWD, path, buffer);
 	char *result;
 
 	if (way.ours && is_null_device(way.to))
 		return realpath_of_device(path, out);
 	result = realpath(way.to, out);
 	if (result && way.ours)
-		redirect->back(result);
+		vb_redirect_owner->back(result);
 	return result;
 }
 
 static char *hook_realpath(const char *path, char *out)
 {
-	return is_candidate(AT_FDCWD, path) ? realpath_elsewhere(path, out) : realpath(path, out);
+	return vb_path_is_candidate(AT_FDCWD, path) ? realpath_elsewhere(path, out)
+						    : realpath(path, out);
 }
 
 static char *hook_realpath_chk(const char *path, char *out, size_t room)
 {
-	return room < PATH_MAX || !is_candidate(AT_FDCWD, path) ? __realpath_chk(path, out, room)
-								: hook_realpath(path, out);
+	return room < PATH_MAX || !vb_path_is_candidate(AT_FDCWD, path)
+		       ? __realpath_chk(path, out, room)
+		       : hook_realpath(path, out);
 }
 
 static char *hook_canonicalize_file_name(const char *path)
@@ -597,8 +466,8 @@ static void rename_found(const char *pattern, char *found)
 	char whole[PATH_MAX];
 	size_t above;
 
-	redirect->back(found);
-	if (pattern[0] == '/' || !make_whole(AT_FDCWD, pattern, whole))
+	vb_redirect_owner->back(found);
+	if (pattern[0] == '/' || !vb_path_make_whole(AT_FDCWD, pattern, whole))
 		return;
 	above = strlen(whole) - strlen(pattern);
 	if (strncmp(found, whole, above) == 0)
@@ -608,7 +477,7 @@ static void rename_found(const char *pattern, char *found)
 ELSEWHERE int glob_elsewhere(const char *pattern, int flags, glob_error_fn *error, glob_t *out)
 {
 	char buffer[PATH_MAX];
-	struct way way = find_way(AT_FDCWD, pattern, buffer);
+	struct vb_way way = vb_path_find_way(AT_FDCWD, pattern, buffer);
 	size_t first = flags & GLOB_APPEND ? out->gl_pathc : 0;
 	int rc;
 
@@ -622,8 +491,8 @@ ELSEWHERE int glob_elsewhere(const char *pattern, int flags, glob_error_fn *erro
 
 static int hook_glob(const char *pattern, int flags, glob_error_fn *error, glob_t *out)
 {
-	return is_candidate(AT_FDCWD, pattern) ? glob_elsewhere(pattern, flags, error, out)
-					       : glob(pattern, flags, error, out);
+	return vb_path_is_candidate(AT_FDCWD, pattern) ? glob_elsewhere(pattern, flags, error, out)
+						       : glob(pattern, flags, error, out);
 }
 
 /* --- walking ----------------------------------------------------------------------------- */
@@ -654,7 +523,7 @@ static int visit(const char *found, const struct stat *status, int type, struct 
 	if (snprintf(path, sizeof(path), "%s", found) >= PATH_MAX)
 		return visit_by_nftw ? visit_by_nftw(found, status, type, place)
 				     : visit_by_ftw(found, status, type);
-	redirect->back(path);
+	vb_redirect_owner->back(path);
 	shown.base = base_in(path, found + place->base);
 	return visit_by_nftw ? visit_by_nftw(path, status, type, &shown)
 			     : visit_by_ftw(path, status, type);
@@ -667,7 +536,7 @@ ELSEWHERE int walk_elsewhere(const char *path, ftw_fn *by_ftw, nftw_fn *by_nftw,
 	nftw_fn *nftw_before = visit_by_nftw;
 	ftw_fn *ftw_before = visit_by_ftw;
 	char buffer[PATH_MAX];
-	struct way way = find_way(AT_FDCWD, path, buffer);
+	struct vb_way way = vb_path_find_way(AT_FDCWD, path, buffer);
 	int result;
 
 	if (!way.ours || path[0] != '/')
@@ -683,21 +552,23 @@ ELSEWHERE int walk_elsewhere(const char *path, ftw_fn *by_ftw, nftw_fn *by_nftw,
 
 static int hook_nftw(const char *path, nftw_fn *call, int descriptors, int flags)
 {
-	return is_candidate(AT_FDCWD, path) ? walk_elsewhere(path, NULL, call, descriptors, flags)
-					    : nftw(path, call, descriptors, flags);
+	return vb_path_is_candidate(AT_FDCWD, path)
+		       ? walk_elsewhere(path, NULL, call, descriptors, flags)
+		       : nftw(path, call, descriptors, flags);
 }
 
 static int hook_ftw(const char *path, ftw_fn *call, int descriptors)
 {
-	return is_candidate(AT_FDCWD, path) ? walk_elsewhere(path, call, NULL, descriptors, 0)
-					    : ftw(path, call, descriptors);
+	return vb_path_is_candidate(AT_FDCWD, path)
+		       ? walk_elsewhere(path, call, NULL, descriptors, 0)
+		       : ftw(path, call, descriptors);
 }
 
 /* Before a function that ends the program (later.c). */
 void vb_hook_ending(void)
 {
-	if (redirect->ending)
-		redirect->ending();
+	if (vb_redirect_owner->ending)
+		vb_redirect_owner->ending();
 }
 
 /* --- the table --------------------------------------------------------------------------- */
@@ -794,12 +665,12 @@ void vb_redirect_start(const struct vb_redirect_ops *ops)
 	for (size_t i = 1; i < VB_ARRAY_SIZE(hooks); i++)
 		VB_ASSERT(strcmp(hooks[i - 1].name, hooks[i].name) < 0);
 	_Static_assert(sizeof(off_t) == 8, "the 64-bit kin of each function are the function");
-	redirect = ops;
+	vb_redirect_owner = ops;
 	vb_redirect_update(true);
 }
 
 void vb_redirect_update(bool afresh)
 {
-	if (redirect)
+	if (vb_redirect_owner)
 		vb_slots_patch(hooks, VB_ARRAY_SIZE(hooks), afresh);
 }
