@@ -25,6 +25,7 @@ def guest(network):
     made = peer.Guest(network)
     guests.append(made)
     yield made
+    guests.remove(made)
     made.close()
 
 
@@ -43,11 +44,16 @@ deaths = []
 
 
 def replace_dead(item):
-    """A guest whose kernel has panicked is replaced by another, few times; its last words are named at the end."""
+    """A guest whose kernel has panicked, or hangs, is replaced by another, few times; its last words are
+    named at the end."""
     for guest in guests:
-        if guest.died and len(deaths) < MORE_BOOTS:
-            deaths.append((item.nodeid, guest.last_words()))
-            guest.boot()
+        if guest.answers():
+            continue
+        guest.stop()
+        deaths.append((item.nodeid, guest.last_words()))
+        if len(deaths) > MORE_BOOTS:
+            pytest.exit(f"no guest lives long enough:\n{guest.last_words()}", 1)
+        guest.boot()
 
 
 @pytest.hookimpl(tryfirst=True)

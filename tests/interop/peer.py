@@ -14,8 +14,10 @@
 """
 import contextlib
 import ipaddress
+import pathlib
 import re
 import shlex
+import socket
 import subprocess
 import tempfile
 
@@ -30,6 +32,7 @@ SHELL_PORT = 7777
 MTU = 4200  # room for a path MTU of 4096 and all headers
 BOOT_SECONDS = 90.0
 DEATH_SECONDS = 5.0  # from a panic to the end of QEMU
+ANSWER_SECONDS = 10.0  # in which a guest that lives runs a program
 CONSOLE_SHOWN = 8000  # characters
 
 ONE_IN_50 = "numgen random mod 50 == 0"
@@ -128,12 +131,13 @@ class Guest:
         more.close()
         initrd.flush()
         self.console = tempfile.NamedTemporaryFile(prefix="verbena-guest-", suffix=".log")
+        self.monitor = f"{self.console.name}.monitor"
         command = f"""qemu-system-x86_64 -name verbena-peer -machine pc -accel tcg,thread=multi -cpu max -smp {self.processors} -m 512M
-            -nodefaults -no-user-config -display none -no-reboot -kernel {made.kernel} -initrd {initrd.name}
+            -nodefaults -no-user-config -display none -no-reboot -monitor unix:{self.monitor},server=on,wait=off -kernel {made.kernel} -initrd {initrd.name}
             -netdev tap,id=n0,ifname=tap0,script=no,downscript=no
             -device virtio-net-pci,netdev=n0,mac={GUEST_MAC},host_mtu={MTU} -serial file:{self.console.name}""".split()
         arguments = (f"console=ttyS0 quiet panic=-1 nokaslr mitigations=off audit=0 random.trust_cpu=on "
-                     f"ip4={GUESTS[0]}/24 ip6={GUESTS[1]}/64")
+                     f"unknown_nmi_panic softlockup_panic=1 ip4={GUESTS[0]}/24 ip6={GUESTS[1]}/64")
         self.qemu = hosts.Program([*self.network.enter(0), *command, "-append", arguments], None)
         try:
             with initrd:
@@ -174,6 +178,22 @@ class Guest:
         """A kernel that panics ends its QEMU (panic=-1, -no-reboot)."""
         return self.qemu.process.poll() is not None
 
+    def answers(self):
+        """Whether it still runs what it is asked to."""
+        try:
+            self.run("true", limit=ANSWER_SECONDS)
+            return True
+        except hosts.Failed:
+            return False
+
+    def stop(self):
+        """Has a kernel that hangs panic, so that its console shows where: an NMI reaches it anywhere."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired), socket.socket(socket.AF_UNIX) as monitor:
+            monitor.connect(self.monitor)
+            monitor.sendall(b"nmi\n")
+            self.qemu.process.wait(DEATH_SECONDS)
+        self.close()
+
     def last_words(self):
         """Why it died: the end of its console, and what QEMU said."""
         return (f"the guest has died (QEMU's status {self.qemu.process.returncode}): {self.qemu.output()}\n"
@@ -181,6 +201,7 @@ class Guest:
 
     def close(self):
         self.qemu.end()
+        pathlib.Path(self.monitor).unlink(missing_ok=True)
 
     def start(self, *command, **environment):
         settings = [f"{name}={value}" for name, value in environment.items()]
