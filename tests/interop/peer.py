@@ -132,12 +132,16 @@ class Guest:
         initrd.flush()
         self.console = tempfile.NamedTemporaryFile(prefix="verbena-guest-", suffix=".log")
         self.monitor = f"{self.console.name}.monitor"
-        command = f"""qemu-system-x86_64 -name verbena-peer -machine pc -accel tcg,thread=multi -cpu max -smp {self.processors} -m 512M
-            -nodefaults -no-user-config -display none -no-reboot -monitor unix:{self.monitor},server=on,wait=off -kernel {made.kernel} -initrd {initrd.name}
+        # With one processor this QEMU's translator leaves out the guest's memory barriers, which virtio needs
+        # between the guest and QEMU's own thread: so there are two, and the kernel starts as many as wanted.
+        command = f"""qemu-system-x86_64 -name verbena-peer -machine pc -accel tcg,thread=multi -cpu max
+            -smp {max(self.processors, 2)} -m 512M -nodefaults -no-user-config -display none -no-reboot
+            -monitor unix:{self.monitor},server=on,wait=off -kernel {made.kernel} -initrd {initrd.name}
             -netdev tap,id=n0,ifname=tap0,script=no,downscript=no
             -device virtio-net-pci,netdev=n0,mac={GUEST_MAC},host_mtu={MTU} -serial file:{self.console.name}""".split()
-        arguments = (f"console=ttyS0 quiet panic=-1 nokaslr mitigations=off audit=0 random.trust_cpu=on "
-                     f"unknown_nmi_panic softlockup_panic=1 ip4={GUESTS[0]}/24 ip6={GUESTS[1]}/64")
+        arguments = ("console=ttyS0 quiet panic=-1 nokaslr mitigations=off audit=0 random.trust_cpu=on "
+                     f"maxcpus={self.processors} unknown_nmi_panic softlockup_panic=1 "
+                     f"ip4={GUESTS[0]}/24 ip6={GUESTS[1]}/64")
         self.qemu = hosts.Program([*self.network.enter(0), *command, "-append", arguments], None)
         try:
             with initrd:
