@@ -186,22 +186,24 @@ static ssize_t copy_there(struct vb_local *local, struct vb_local_peer *peer, bo
 	uint32_t tail = write ? tail_bytes(address, bytes) : 0;
 	struct iovec *target = local->bell->target;
 	unsigned long pieces = tail ? 2 : 1;
+	pid_t thread = vb_local_area_thread(peer->area);
 	ssize_t n;
 
-	if (!vb_local_area_lives(peer->area) &&
-	    vb_registry_pid(local->registry, peer->slot) != peer->pid) {
+	if (!thread && vb_registry_pid(local->registry, peer->slot) != peer->pid) {
 		peer->suspect = true;
 		return -ESRCH;
 	}
+	if (!thread)
+		thread = peer->pid;
 	target[0] = (struct iovec){(void *)(uintptr_t)address, bytes - tail};
 	target[1] = (struct iovec){(void *)(uintptr_t)(address + bytes - tail), tail};
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!still_granted(grant))
 		return -EACCES;
 	if (write)
-		n = process_vm_writev(peer->pid, parts, (unsigned long)count, target, pieces, 0);
+		n = process_vm_writev(thread, parts, (unsigned long)count, target, pieces, 0);
 	else
-		n = process_vm_readv(peer->pid, parts, (unsigned long)count, target, pieces, 0);
+		n = process_vm_readv(thread, parts, (unsigned long)count, target, pieces, 0);
 	if (n == (ssize_t)bytes)
 		return n;
 	if (n < 0 && (errno == EPERM || errno == ENOSYS)) {

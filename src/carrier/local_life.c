@@ -41,14 +41,14 @@ void vb_local_live_no_more(struct vb_carrier *carrier)
 		(void)pthread_mutex_unlock(&local->area->life);
 }
 
-bool vb_local_area_lives(const struct vb_local_area *area)
+pid_t vb_local_area_thread(const struct vb_local_area *area)
 {
 #ifdef __GLIBC__ /* whose mutexes begin with the word */
 	const uint32_t word =
 		__atomic_load_n((const uint32_t *)(const void *)&area->life, __ATOMIC_ACQUIRE);
 
-	return (word & FUTEX_TID_MASK) != 0 && !(word & FUTEX_OWNER_DIED);
+	return word & FUTEX_OWNER_DIED ? 0 : (pid_t)(word & FUTEX_TID_MASK);
 #else
-	return false;
+	return 0;
 #endif
 }

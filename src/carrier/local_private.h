@@ -309,9 +309,14 @@ int vb_local_wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t va
 void vb_local_copy(bool write, uint8_t *at, const struct iovec *parts, int count, uint32_t bytes);
 
 /* local_life.c */
-/* vb_local_area_lives - the area's process has not ended, nor taken another program's place. False:
- * it may have. */
-bool vb_local_area_lives(const struct vb_local_area *area);
+/* vb_local_area_thread - a thread of the area's process, which has not ended, nor taken another
+ * program's place; the process's first thread may have ended, and then has no memory. 0: it may be
+ * that there is none. */
+pid_t vb_local_area_thread(const struct vb_local_area *area);
+static inline bool vb_local_area_lives(const struct vb_local_area *area)
+{
+	return vb_local_area_thread(area) != 0;
+}
 
 /* local_share.c */
 /* vb_local_shared - where [at, at + bytes) of the peer's arena is mapped here; NULL: it is not. */

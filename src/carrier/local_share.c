@@ -48,11 +48,12 @@ static bool is_arena(int fd, const struct vb_local_area *area, uint64_t bytes)
 
 static uint8_t *open_arena(struct vb_local *local, const struct vb_local_peer *peer, uint64_t bytes)
 {
+	const pid_t thread = vb_local_area_thread(peer->area);
 	uint8_t *map = NULL;
 	char path[64];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)peer->pid,
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)(thread ? thread : peer->pid),
 		 (int)__atomic_load_n(&peer->area->arena_fd, __ATOMIC_RELAXED));
 	/* O_NONBLOCK: whatever else it is must not hold us up */
 	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);

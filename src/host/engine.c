@@ -19,6 +19,7 @@
 #include "carrier/udp.h"
 #include "host/address.h"
 #include "host/device.h"
+#include "host/last.h"
 
 /* No hardware answers faster than some milliseconds count as lost, and here a thread may have to be
  * scheduled first: shorter local ACK timeouts become this. Real adapters have a floor as well. */
@@ -220,6 +221,7 @@ int vb_engine_get(struct vb_device *device, struct vb_engine **out)
 	int rc = 0;
 
 	vb_fork_prepare_once();
+	vb_last_note_thread();
 	pthread_mutex_lock(&vb_engines_lock);
 	if (!*place)
 		rc = create(device, place);

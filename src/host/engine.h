@@ -7,6 +7,7 @@
  *   pump.c     packets in, the core's turn, packets out; polling
  *   hold.h     what waits a moment for company
  *   thread.c   the background thread
+ *   last.c     the program ends when its own last thread does
  *   region.c   memory regions: check, register, publish, withdraw
  *   foreign.c  regions whose memory is another process's
  *   share*.c   whole pages of regions that peers map (VERBENA_SHARE)

@@ -169,7 +169,7 @@ int vb_memory_check(const void *addr, uint64_t length, bool write)
 		return -EINVAL;
 	if (length == 0)
 		return 0;
-	maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	maps = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
 	if (maps < 0)
 		return check_by_use(addr, length, write);
 	rc = vb_memory_check_by_query(maps, start, end, write);

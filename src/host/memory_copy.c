@@ -45,7 +45,7 @@ int vb_memory_copy_by_vm(bool write, void *program, void *ours, uint32_t length)
 	const uint32_t head = write ? vb_place_head(program, length) : length;
 	const struct iovec remote = {ours, length};
 	const struct iovec local[2] = {{program, head}, {(uint8_t *)program + head, length - head}};
-	const pid_t self = getpid();
+	const pid_t self = gettid(); /* the first thread may have ended, and has no memory then */
 	const ssize_t n = write ? process_vm_readv(self, local, 2, &remote, 1, 0)
 				: process_vm_writev(self, local, 2, &remote, 1, 0);
 

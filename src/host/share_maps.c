@@ -172,7 +172,7 @@ bool vb_share_is_fit(uint64_t start, uint64_t end)
 	bool fit = true;
 	char *line;
 
-	if (is_own_stack(start, end) || !open_lines(&lines, "/proc/self/smaps"))
+	if (is_own_stack(start, end) || !open_lines(&lines, "/proc/thread-self/smaps"))
 		return false;
 	/* Its flags come last of what is said about a mapping. */
 	while (fit && (s.start < end || s.inside) && (line = next_line(&lines)) != NULL) {
@@ -190,7 +190,7 @@ bool vb_share_is_pinned(void)
 	bool pinned = false;
 	char *line;
 
-	if (!open_lines(&lines, "/proc/self/status"))
+	if (!open_lines(&lines, "/proc/thread-self/status"))
 		return true;
 	while ((line = next_line(&lines)) != NULL)
 		if (strncmp(line, "VmPin:", 6) == 0 || strncmp(line, "VmLck:", 6) == 0)
@@ -215,7 +215,7 @@ int vb_share_pieces(const struct vb_share_arena *arena, uint64_t at, uint64_t by
 	int count = 0;
 	char *line;
 
-	if (!open_lines(&lines, "/proc/self/maps"))
+	if (!open_lines(&lines, "/proc/thread-self/maps"))
 		return -errno;
 	while ((line = next_line(&lines)) != NULL) {
 		uint64_t first, last;

@@ -180,8 +180,8 @@ static int open_source(struct source *source, uint64_t addr, uint64_t bytes)
 	int rc = 0;
 
 	*source = (struct source){
-		.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC),
-		.memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC),
+		.pagemap = open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC),
+		.memory = open("/proc/thread-self/mem", O_RDONLY | O_CLOEXEC),
 		.addr = addr,
 		.bytes = bytes,
 		.page = (uint64_t)sysconf(_SC_PAGESIZE),

@@ -46,6 +46,7 @@
 
 #include "carrier/local.h"
 #include "host/engine.h"
+#include "host/last.h"
 
 #define STACK_BYTES (512u * 1024)
 #define PARK_FIRST_NS (20u * 1000)
@@ -428,6 +429,7 @@ static void *thread_main(void *arg)
 	struct vb_engine *engine = arg;
 	struct memory memory = {.park_ns = PARK_FIRST_NS};
 
+	vb_host_thread_begins();
 	atomic_store(&engine->thread.up, true);
 	prctl(PR_SET_NAME, "verbena");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS); /* of this thread alone */
@@ -452,6 +454,7 @@ static void *thread_main(void *arg)
 	/* At exit the carrier may be gone, and the word with it. */
 	if (engine->local && atomic_load(&engine->thread.stop))
 		vb_local_live_no_more(engine->local);
+	vb_host_thread_ends();
 	return NULL;
 }
 

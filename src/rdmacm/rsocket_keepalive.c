@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "host/last.h"
+
 #define KERNEL_DEFAULT "/proc/sys/net/ipv4/tcp_keepalive_time"
 
 enum { DEFAULT_S = 7200 };
@@ -65,6 +67,7 @@ static struct vb_rs *next_due(uint64_t now, uint64_t *next)
 
 static void *run(void *unused)
 {
+	vb_host_thread_begins();
 	pthread_mutex_lock(&list_lock);
 	for (;;) {
 		uint64_t next;

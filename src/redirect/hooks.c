@@ -227,7 +227,7 @@ ELSEWHERE FILE *freopen_elsewhere(const char *path, const char *mode, FILE *file
 		return freopen(way.to, mode, file);
 	fd = open_elsewhere(way.to, flags_of(mode));
 	error = errno;
-	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	snprintf(self, sizeof(self), "/proc/thread-self/fd/%d", fd);
 	result = freopen(self, mode, file); /* which closes it where there is nothing to open */
 	if (fd >= 0)
 		close(fd);
@@ -381,7 +381,7 @@ static void cut_to_mount(char path[PATH_MAX])
 		char self[48], mount[PATH_MAX];                                                    \
 		ssize_t length;                                                                    \
                                                                                                    \
-		snprintf(self, sizeof(self), "/proc/self/fd/%d", descriptor);                      \
+		snprintf(self, sizeof(self), "/proc/thread-self/fd/%d", descriptor);                      \
 		length = readlink(self, mount, PATH_MAX - 1);                                      \
 		if (length <= 0)                                                                   \
 			return f##name(descriptor, out);                                           \

@@ -114,9 +114,9 @@ bool vb_path_make_whole(int directory, const char *path, char out[PATH_MAX])
 		return true;
 	}
 	if (directory == AT_FDCWD)
-		strcpy(self, "/proc/self/cwd");
+		strcpy(self, "/proc/thread-self/cwd");
 	else
-		snprintf(self, sizeof(self), "/proc/self/fd/%d", directory);
+		snprintf(self, sizeof(self), "/proc/thread-self/fd/%d", directory);
 	length = readlink(self, out, PATH_MAX - 1);
 	if (length <= 0 || out[0] != '/')
 		return false;

@@ -153,7 +153,7 @@ static bool read_module(const struct dl_phdr_info *info, struct module *m)
 static bool write_by_kernel(struct search *search, void *const *place, void *value)
 {
 	if (search->mem_fd == -1) {
-		search->mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+		search->mem_fd = open("/proc/thread-self/mem", O_RDWR | O_CLOEXEC);
 		if (search->mem_fd < 0)
 			search->mem_fd = -2;
 	}

@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "host/last.h"
 #include "umad/face.h"
 
 #define STACK_BYTES (256u * 1024)
@@ -111,6 +112,7 @@ static void *timer_main(void *arg)
 {
 	struct vb_umad_port *port = arg;
 
+	vb_host_thread_begins();
 	prctl(PR_SET_NAME, "verbena-umad");
 	pthread_mutex_lock(&port->lock);
 	while (!port->timer_stop) {
@@ -120,6 +122,7 @@ static void *timer_main(void *arg)
 			sleep_until(port, next);
 	}
 	pthread_mutex_unlock(&port->lock);
+	vb_host_thread_ends();
 	return NULL;
 }
 

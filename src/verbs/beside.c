@@ -95,7 +95,7 @@ static int file_with(const char *text, size_t size, bool cloexec)
 		close(writable);
 		return -1;
 	}
-	snprintf(self, sizeof(self), "/proc/self/fd/%d", writable);
+	snprintf(self, sizeof(self), "/proc/thread-self/fd/%d", writable);
 	fd = open(self, O_RDONLY | (cloexec ? O_CLOEXEC : 0));
 	close(writable);
 	return fd;

@@ -141,7 +141,7 @@ static int open_again(int fd)
 {
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
