@@ -9,7 +9,8 @@
  *                  bet: it posts to the same queue pair within VB_HOLD_NS, before anything else.
  *      posts       It posts small requests in a row, without a poll in between and with others
  *                  under way. The bet: the next post, or the poll that ends the row, comes within
- *                  VB_ROW_NS. VB_ROW_WIN posts of a row are a win, and so is its end in time.
+ *                  VB_ROW_NS. VB_ROW_WIN posts of a row are a win, and so is its end in time. The
+ *                  first VB_ROW_FREE posts are no row yet, unless the program is steady.
  *
  *      message --> NONE --> AWAITED or HELD --- the post, in time ---> NONE, a hit
  *                                           --- anything else -------> NONE, a miss
@@ -41,11 +42,11 @@
 #define VB_HOLD_NS (20u * 1000)
 #define VB_STEADY 8u
 #define VB_TRY_EVERY 8u
-#define VB_ROW_FREE 4u /* posts of a row that go at once */
+#define VB_ROW_FREE 4u /* posts that are no row yet, where the program is not known for rows */
 #define VB_ROW_WIN 16u
 #define VB_ROW_NS (100u * 1000)
 #define VB_ALARM_NS (200u * 1000)
-#define VB_HOLD_POSTS 32u /* that wait at most */
+#define VB_HOLD_POSTS 64u /* that wait at most: a train */
 
 struct vb_rhythm {
 	uint32_t hits; /* 0 to VB_STEADY */
@@ -106,12 +107,19 @@ static inline bool vb_hold_message(struct vb_hold *hold, uint32_t qpn, uint64_t 
 	return true;
 }
 
+/* vb_hold_is_row - the posts since a poll or a pause are a row, or the beginning of one: of a
+ * program that has shown that it posts in rows, the first. */
+static inline bool vb_hold_is_row(const struct vb_hold *hold)
+{
+	return hold->row > (vb_rhythm_is_steady(&hold->rows) ? 0 : VB_ROW_FREE);
+}
+
 /* vb_hold_went - what did not wait has been sent, which took its time: the program's begins now. */
 static inline void vb_hold_went(struct vb_hold *hold, uint64_t now_ns)
 {
 	if (hold->answer == VB_ANSWER_AWAITED)
 		hold->since_ns = now_ns;
-	if (hold->row > VB_ROW_FREE)
+	if (vb_hold_is_row(hold))
 		hold->posted_ns = now_ns;
 }
 
@@ -148,13 +156,14 @@ static inline bool vb_hold_post(struct vb_hold *hold, bool may_wait, uint32_t po
 	const bool late = now_ns - hold->posted_ns >= VB_ROW_NS;
 
 	if (late || polls != hold->polls) {
-		if (late && hold->row > VB_ROW_FREE)
+		if (late && vb_hold_is_row(hold))
 			vb_rhythm_note(&hold->rows, false);
 		hold->row = 0;
 	}
 	hold->polls = polls;
 	hold->posted_ns = now_ns;
-	if (++hold->row <= VB_ROW_FREE)
+	hold->row++;
+	if (!vb_hold_is_row(hold))
 		return false;
 	atomic_store_explicit(&hold->row_open, true, memory_order_relaxed);
 	if (hold->row % VB_ROW_WIN == 0)
@@ -169,7 +178,7 @@ static inline bool vb_hold_post(struct vb_hold *hold, bool may_wait, uint32_t po
 /* vb_hold_row_ends - the program polls, or calls something else. */
 static inline void vb_hold_row_ends(struct vb_hold *hold, uint64_t now_ns)
 {
-	if (hold->row > VB_ROW_FREE)
+	if (vb_hold_is_row(hold))
 		vb_rhythm_note(&hold->rows, now_ns - hold->posted_ns < VB_ROW_NS);
 	hold->row = 0;
 	atomic_store_explicit(&hold->row_open, false, memory_order_relaxed);

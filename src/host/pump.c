@@ -32,9 +32,9 @@
 #include "host/engine.h"
 
 #define LOCAL_BUDGET 256 /* packets a look */
-#define UDP_BUDGET 256
-#define ROUNDS 8     /* of one vb_engine_run */
-#define HOT_LOOKS 64 /* empty looks at the sockets before looking less often */
+#define UDP_BUDGET 128	 /* two trains: their sender may go on before more is looked at */
+#define ROUNDS 8	 /* of one vb_engine_run */
+#define HOT_LOOKS 64	 /* empty looks at the sockets before looking less often */
 #define WARM_LOOKS 1024
 #define WARM_EVERY 4
 #define COLD_EVERY 32
@@ -45,6 +45,7 @@
 #define YIELD_AFTER 512	   /* tens of microseconds of looking at rings alone */
 #define YIELD_EVERY 64
 #define HOLD_BYTES 1024u /* longer messages go at once */
+#define HOLD_WANTED 16u	 /* posts that leave with one that completes visibly */
 
 /* after_look - got packets were delivered; room: what was refused may be taken now. */
 static int after_look(struct vb_engine *engine, int got, bool room)
@@ -242,9 +243,15 @@ void vb_engine_release(struct vb_engine *engine)
 
 static bool may_wait(const struct vb_engine *engine, const struct vb_qp *qp)
 {
+	const struct vb_send_wqe *last = vb_qp_wqe(qp, qp->sq_head - 1);
+
+	/* What is to be heard of, perhaps after many that are not, is what the program waits for.
+	 */
+	if (last->flags & VB_SEND_SIGNALED && engine->hold.posts >= HOLD_WANTED)
+		return false;
 	return qp->type == VB_QPT_RC && qp->sq_next != qp->sq_head &&
-	       qp->req.una_psn != qp->req.end_psn &&
-	       vb_qp_wqe(qp, qp->sq_head - 1)->length <= HOLD_BYTES && thread_looks_soon(engine);
+	       qp->req.una_psn != qp->req.end_psn && last->length <= HOLD_BYTES &&
+	       thread_looks_soon(engine);
 }
 
 void vb_engine_pump_sends(struct vb_engine *engine, const struct vb_qp *qp)
@@ -268,7 +275,7 @@ void vb_engine_pump_sends(struct vb_engine *engine, const struct vb_qp *qp)
 		return;
 	}
 	vb_engine_pump_posts(engine);
-	if (hold->row > VB_ROW_FREE)
+	if (vb_hold_is_row(hold))
 		vb_hold_went(hold, vb_engine_now());
 }
 

@@ -143,9 +143,8 @@ static void rows_of_posts_wait(void **state)
 		ends_row(&hold);
 		assert_false(vb_hold_row_is_open(&hold));
 	}
-	assert_int_equal(posts(&hold, VB_ROW_FREE), 0);
-	assert_int_equal(posts(&hold, VB_HOLD_POSTS), VB_HOLD_POSTS);
-	assert_int_equal(posts(&hold, 1), 0); /* as many as may wait */
+	assert_int_equal(posts(&hold, VB_HOLD_POSTS), VB_HOLD_POSTS); /* from the first on */
+	assert_int_equal(posts(&hold, 1), 0);			      /* as many as may wait */
 	assert_false(vb_hold_waits(&hold));
 }
 
@@ -175,9 +174,24 @@ static void a_poll_ends_the_row(void **state)
 {
 	struct vb_hold hold = {0};
 
-	hold.rows.hits = VB_STEADY;
 	posts(&hold, VB_ROW_FREE);
 	assert_false(vb_hold_post(&hold, true, 1, now_ns));
+	assert_false(vb_hold_row_is_open(&hold));
+	posts(&hold, VB_ROW_FREE + 1);
+	assert_true(vb_hold_row_is_open(&hold));
+}
+
+/* One that posted in rows, then one message, and looks elsewhere: the next is not late. */
+static void rows_no_more(void **state)
+{
+	struct vb_hold hold = {0};
+
+	hold.rows.hits = VB_STEADY;
+	assert_true(vb_hold_post(&hold, true, 0, now_ns));
+	now_ns += VB_ALARM_NS;
+	vb_hold_row_ends(&hold, now_ns);
+	vb_hold_end(&hold);
+	assert_false(vb_hold_post(&hold, true, 0, now_ns));
 }
 
 int main(void)
@@ -191,6 +205,7 @@ int main(void)
 		cmocka_unit_test(rows_that_end_in_a_pause_do_not),
 		cmocka_unit_test(what_may_not_wait_does_not),
 		cmocka_unit_test(a_poll_ends_the_row),
+		cmocka_unit_test(rows_no_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
