@@ -54,7 +54,6 @@ static void free_all(struct vb_udp *udp)
 	close_fd(udp->carrier.fd);
 	free(udp->train);
 	free(udp->rx_data);
-	free(udp->held);
 	free(udp);
 }
 
@@ -302,6 +301,7 @@ int vb_udp_route(struct vb_carrier *carrier, struct vb_path *path, const struct 
 	path->own_segment = false;
 	path->direct = false;
 	path->window = VB_MIN(VB_MAX(udp->receive_bytes / WINDOW_PART, WINDOW_LEAST), WINDOW_MOST);
+	path->train = udp->gso ? VB_UDP_TRAIN_BYTES : 0;
 	path->carrier = carrier;
 	path->peer = NULL;
 	memset(path->word, 0, sizeof(path->word));

@@ -33,18 +33,16 @@
 #define VB_UDP_TRAINS 8u	  /* per batch */
 #define VB_UDP_SEGMENTS 64u	  /* per train: older kernels take no more */
 #define VB_UDP_TRAIN_BYTES 65000u /* UDP payload; the IP packet must stay under 64 KiB */
-#define VB_UDP_PARTS 1024u	  /* UIO_MAXIOV */
 
-#define VB_UDP_RX_BATCH 4u
+#define VB_UDP_RX_BATCH 2u
 #define VB_UDP_RX_BYTES 65536u /* no datagram is longer */
 #define VB_UDP_RX_CONTROL 128u
 #define VB_UDP_COLD_AFTER 64u	 /* empty polls in a row */
 #define VB_UDP_COLD_EVERY 16u	 /* polls between two looks at a cold socket */
 #define VB_UDP_EVENTS_EVERY 512u /* polls between two looks at the epoll set */
 #define VB_UDP_PEERS 64u	 /* peers whose IP identifications are followed */
-#define VB_UDP_COPY 256u /* payload up to this is copied next to its headers: fewer pieces */
-/* What one packet takes of a train's own memory at most. */
-#define VB_UDP_OWN_BYTES (VB_HEADERS_MAX + VB_UDP_COPY + 4u + VB_ICRC_BYTES)
+
+#define VB_UDP_SHORT 80u
 
 /* Tags of the epoll set: kind and index. */
 enum vb_udp_event {
@@ -67,26 +65,20 @@ struct vb_udp_address {
 	uint32_t overflows; /* the kernel's count of what the receive buffer could not hold */
 };
 
-/* Packets of one path and one size (the last may be shorter), sent as one UDP_SEGMENT datagram:
- *
- *      own[]       H0 | T0 H1 | T1 H2 | T2          H headers, T pad and ICRC
- *      iov[]       H0, payload 0, T0 H1, payload 1, T1 H2, payload 2, T2
- *
- * A short payload lies in own[] too, and then the whole packet is no piece of its own.
- */
+/* Packets of one path and one size (the last may be shorter), sent as one UDP_SEGMENT datagram. */
 struct vb_udp_train {
 	uint64_t route[3]; /* path->word: equal routes go the same way */
 	uint32_t qpn;
 	int fd;
 	uint16_t segment_bytes;
-	uint32_t packets, bytes, parts, own_bytes;
+	uint32_t packets, bytes;
 	bool closed; /* a shorter packet ended it */
-	bool held;   /* its bytes are in the carrier's own memory */
+	bool held;   /* its socket had no room */
 	socklen_t to_bytes;
 	union vb_sockaddr to;
 	struct vb_icrc_ip ip;
-	struct iovec iov[VB_UDP_PARTS];
-	uint8_t own[VB_UDP_SEGMENTS * VB_UDP_OWN_BYTES];
+	uint8_t room[VB_ICRC_ROOM]; /* before the first packet */
+	uint8_t data[VB_UDP_TRAIN_BYTES + VB_HEADERS_MAX];
 };
 
 /* The IP identifications that a peer uses: those of Linux's Soft-RoCE count up over all its QPs. */
@@ -104,7 +96,7 @@ struct vb_udp_rx_buffer {
 
 /* The datagram that is being taken apart: what its segments have in common. */
 struct vb_udp_rx_train {
-	const uint8_t *data;
+	uint8_t *data;
 	uint32_t bytes, offset, segment_bytes, index;
 	unsigned int address;
 	struct vb_icrc_ip ip;
@@ -129,7 +121,6 @@ struct vb_udp {
 	unsigned int train_count;
 	struct vb_udp_train *train; /* VB_UDP_TRAINS */
 	int blocked_fd;		    /* -1: the kernel takes packets */
-	uint8_t *held;		    /* VB_UDP_TRAINS * VB_UDP_TRAIN_BYTES, made when first needed */
 
 	/* rx */
 	uint32_t polls;
@@ -204,11 +195,13 @@ int vb_udp_poll(struct vb_carrier *carrier, int budget, bool *room);
 /* vb_udp_empty - takes what is still in the sockets for another process to heir's, or to theirs,
  * and drops what was for us. For one who leaves. */
 void vb_udp_empty(struct vb_udp *udp, uint64_t heir);
-/* vb_udp_icrc - of a packet of at least VB_BTH_BYTES + VB_ICRC_BYTES. */
-static inline uint32_t vb_udp_icrc(const struct vb_icrc_ip *ip, const uint8_t *packet,
-				   uint32_t bytes)
+/* vb_udp_icrc - of a packet of at least VB_BTH_BYTES + VB_ICRC_BYTES, with VB_ICRC_ROOM bytes of
+ * ours before it. A short one is copied in less time than that room is kept. */
+static inline uint32_t vb_udp_icrc(const struct vb_icrc_ip *ip, uint8_t *packet, uint32_t bytes)
 {
-	return vb_icrc_begin_bth(ip, bytes, packet, bytes - VB_ICRC_BYTES);
+	if (bytes <= VB_UDP_SHORT)
+		return vb_icrc_begin_bth(ip, bytes, packet, bytes - VB_ICRC_BYTES);
+	return vb_icrc_in_place(ip, packet, bytes);
 }
 
 /* udp_stray.c */
@@ -216,8 +209,8 @@ int vb_udp_stray_open(struct vb_udp *udp) VB_MUST_USE;
 /* vb_udp_stray_hand_on - to the process that has the slot in the packet's QPN. */
 void vb_udp_stray_hand_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
 			  const uint8_t *packet, uint32_t bytes, uint16_t slot);
-/* vb_udp_stray_hand_mad_on - a packet to QP 1, which may reach any process by right: to the one that
- * joined the port's groups with that key. */
+/* vb_udp_stray_hand_mad_on - a packet to QP 1, which may reach any process by right: to the one
+ * that joined the port's groups with that key. */
 void vb_udp_stray_hand_mad_on(struct vb_udp *udp, const struct vb_udp_rx_train *train,
 			      const uint8_t *packet, uint32_t bytes, uint64_t key);
 /* vb_udp_stray_poll - takes up to budget packets that others handed to us; returns how many it

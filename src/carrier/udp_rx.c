@@ -36,6 +36,8 @@
 
 /* The buffers do not begin at equal offsets of a cache way. */
 #define BUFFER_STRIDE (VB_UDP_RX_BYTES + 512u)
+#define BUFFER_ROOM 64u /* before each: for the ICRC */
+_Static_assert(BUFFER_ROOM >= VB_ICRC_ROOM, "room before the first packet");
 #define EMPTY_CALLS 1024u /* of a socket whose process leaves, whatever still comes */
 
 int vb_udp_rx_init(struct vb_udp *udp)
@@ -47,7 +49,8 @@ int vb_udp_rx_init(struct vb_udp *udp)
 		struct vb_udp_rx_buffer *b = &udp->rx_buffer[i];
 		struct msghdr *m = &udp->rx_message[i].msg_hdr;
 
-		b->iov = (struct iovec){udp->rx_data + (size_t)i * BUFFER_STRIDE, VB_UDP_RX_BYTES};
+		b->iov = (struct iovec){udp->rx_data + (size_t)i * BUFFER_STRIDE + BUFFER_ROOM,
+					VB_UDP_RX_BYTES};
 		m->msg_name = &b->from;
 		m->msg_namelen = sizeof(b->from);
 		m->msg_iov = &b->iov;
@@ -135,7 +138,7 @@ static void open_datagram(struct vb_udp *udp)
 /* --- one packet -------------------------------------------------------------------------- */
 
 /* check_icrc - and learns which identification the packet had. */
-static bool check_icrc(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint8_t *packet,
+static bool check_icrc(struct vb_udp *udp, struct vb_udp_rx_train *t, uint8_t *packet,
 		       uint32_t bytes)
 {
 	uint16_t expected = (uint16_t)(t->id + (t->index ? t->id_step : 0));
@@ -211,7 +214,7 @@ static int take_mad(struct vb_udp *udp, const struct vb_udp_rx_train *t, const u
 }
 
 /* take_packet - returns 1 when it was delivered, else 0. */
-static int take_packet(struct vb_udp *udp, struct vb_udp_rx_train *t, const uint8_t *packet,
+static int take_packet(struct vb_udp *udp, struct vb_udp_rx_train *t, uint8_t *packet,
 		       uint32_t bytes)
 {
 	bool group = udp->address[t->address].group;

@@ -173,7 +173,8 @@ static int take_handed(struct vb_udp *udp, const uint8_t *data, size_t bytes)
 				 .dst_port = VB_ROCE_PORT,
 				 .ip_id = head.ip_id,
 				 .dont_fragment = true};
-	if (vb_udp_icrc(&ip, data, (uint32_t)bytes) != vb_icrc_load(data + bytes - VB_ICRC_BYTES)) {
+	if (vb_icrc_begin_bth(&ip, (size_t)bytes, data, (size_t)bytes - VB_ICRC_BYTES) !=
+	    vb_icrc_load(data + bytes - VB_ICRC_BYTES)) {
 		udp->counters.rx_bad_icrc++;
 		return 0;
 	}

@@ -216,6 +216,33 @@ static void give_to(struct vb_qp *qp, const void *env)
 	vb_qp_settle(qp);
 }
 
+/* is_next_middle - most packets of a stream: a MIDDLE one with the path MTU, nothing odd in its
+ * BTH, from the peer. What is refused here, for whatever cause, is judged by the rest of
+ * vb_nic_rx(). */
+static bool is_next_middle(struct vb_nic *nic, const struct vb_rx *rx)
+{
+	const uint8_t *bth = rx->data;
+	struct vb_headers h;
+	struct vb_qp *qp;
+
+	if (rx->size <= VB_BTH_BYTES || (bth[0] != vb_opcode(VB_TRANSPORT_RC, VB_OP_WRITE_MIDDLE) &&
+					 bth[0] != vb_opcode(VB_TRANSPORT_RC, VB_OP_SEND_MIDDLE)))
+		return false;
+	vb_bth_decode(&h, bth);
+	qp = vb_nic_find_qp(nic, h.qpn);
+	if (!qp || h.pad || h.tver || qp->type != VB_QPT_RC || qp->state != VB_QPS_RTS ||
+	    rx->size != VB_BTH_BYTES + qp->mtu ||
+	    (h.pkey & PKEY_BASE_MASK) != (VB_DEFAULT_PKEY & PKEY_BASE_MASK) ||
+	    memcmp(&rx->src, &qp->path.dgid, sizeof(rx->src)) != 0)
+		return false;
+	if (!vb_rc_on_middle(qp, h.opcode, h.psn, h.ack_req, rx->data + VB_BTH_BYTES))
+		return false;
+	if (qp->watch.interval_ns)
+		vb_watch_heard(qp, nic->now_ns);
+	vb_qp_settle(qp);
+	return true;
+}
+
 void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 {
 	struct arrival a = {.rx = rx};
@@ -224,6 +251,8 @@ void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 
 	nic->now_ns = now_ns;
 	nic->counters.rx_packets++;
+	if (is_next_middle(nic, rx))
+		return;
 	used = vb_headers_decode(&a.h, rx->data, rx->size);
 	if (used < 0 || a.h.tver != 0) {
 		nic->counters.rx_malformed++;

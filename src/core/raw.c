@@ -102,14 +102,13 @@ static bool gather(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t
 		   uint32_t length, uint8_t *out, struct vb_reason *reason)
 {
 	struct iovec iov[VB_MAX_SGE];
-	bool passing;
 	int parts;
 
 	if (w->flags & VB_SEND_INLINE) {
 		memcpy(out, w->inline_data + offset, length);
 		return true;
 	}
-	parts = vb_gather_payload(qp, w->sges, w->num_sge, offset, length, iov, &passing, reason);
+	parts = vb_gather_payload(qp, w->sges, w->num_sge, offset, length, iov, reason);
 	for (int i = 0; i < parts; i++) {
 		memcpy(out, iov[i].iov_base, iov[i].iov_len);
 		out += iov[i].iov_len;

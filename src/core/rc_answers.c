@@ -18,8 +18,6 @@
 #include "core/transport.h"
 #include "core/xrc.h"
 
-#define RESPONSES_PER_TURN 64u
-
 void vb_rc_next_reply(struct vb_responder *resp)
 {
 	const struct vb_reply *reply;
@@ -33,14 +31,13 @@ void vb_rc_next_reply(struct vb_responder *resp)
 }
 
 static int send_answer(struct vb_qp *qp, struct vb_headers *h, const struct iovec *payload,
-		       uint32_t bytes, bool passing)
+		       uint32_t bytes)
 {
 	const struct vb_tx tx = {
 		.headers = h,
 		.payload = payload,
 		.payload_parts = bytes > 0,
 		.payload_bytes = bytes,
-		.passing = passing,
 	};
 	int r;
 
@@ -66,7 +63,7 @@ static bool send_atomic_result(struct vb_qp *qp, const struct vb_reply *reply)
 		.atomic_ack = reply->result,
 	};
 
-	return send_answer(qp, &h, NULL, 0, false) != -EAGAIN;
+	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
 }
 
 /* send_placement_done - the answer to FLUSH and ATOMIC WRITE. */
@@ -78,7 +75,7 @@ static bool send_placement_done(struct vb_qp *qp, const struct vb_reply *reply)
 		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = reply->msn},
 	};
 
-	return send_answer(qp, &h, NULL, 0, false) != -EAGAIN;
+	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
 }
 
 static enum vb_operation read_operation(bool first, bool last)
@@ -106,10 +103,10 @@ static void fail_read(struct vb_qp *qp, struct vb_reason *reason)
 	vb_qp_fail_recv(qp, VB_WC_WR_FLUSH_ERR, reason, VB_EVENT_QP_ACCESS_ERR);
 }
 
-/* read_from - the bytes of the answer's next packet; passing as vb_gather_payload. NULL: reason
- * holds why. */
+/* read_from - the bytes of the answer's next packet, good until the next call. NULL: reason holds
+ * why. */
 static uint8_t *read_from(const struct vb_qp *qp, const struct vb_reply *reply, uint64_t va,
-			  uint32_t bytes, bool *passing, struct vb_reason *reason)
+			  uint32_t bytes, struct vb_reason *reason)
 {
 	const struct vb_pd *pd = qp->pd;
 	struct vb_nic *nic = qp->nic;
@@ -130,7 +127,6 @@ static uint8_t *read_from(const struct vb_qp *qp, const struct vb_reply *reply, 
 			    reason);
 	if (!from || bytes == 0 || !vb_is_on_demand(nic, reply->rkey))
 		return from;
-	*passing = true;
 	if (vb_demand_read(nic, nic->bounce, from, bytes))
 		return nic->bounce;
 	reason->check = VB_CHECK_RKEY_ABSENT;
@@ -150,8 +146,7 @@ static bool send_read_response(struct vb_qp *qp, const struct vb_reply *reply)
 	const uint32_t offset = index * qp->mtu;
 	const uint32_t bytes = last ? reply->length - offset : qp->mtu;
 	struct vb_reason reason = {0};
-	bool passing = false;
-	uint8_t *from = read_from(qp, reply, reply->va + offset, bytes, &passing, &reason);
+	uint8_t *from = read_from(qp, reply, reply->va + offset, bytes, &reason);
 	const struct iovec iov = {from, bytes};
 	struct vb_headers h = {
 		.opcode = vb_opcode(vb_qp_transport(qp),
@@ -164,7 +159,7 @@ static bool send_read_response(struct vb_qp *qp, const struct vb_reply *reply)
 		fail_read(qp, &reason);
 		return false;
 	}
-	if (send_answer(qp, &h, &iov, bytes, passing) == -EAGAIN)
+	if (send_answer(qp, &h, &iov, bytes) == -EAGAIN)
 		return false;
 	resp->reply_psn = vb_psn_add(resp->reply_psn, 1);
 	return true;
@@ -178,7 +173,7 @@ static bool send_one_acknowledgement(struct vb_qp *qp, uint8_t syndrome, uint32_
 		.aeth = {.syndrome = syndrome, .msn = qp->resp.msn},
 	};
 
-	return send_answer(qp, &h, NULL, 0, false) != -EAGAIN;
+	return send_answer(qp, &h, NULL, 0) != -EAGAIN;
 }
 
 /* send_acknowledgement - a sequence NAK acknowledges what came before it. Yet between two of them
@@ -238,7 +233,7 @@ bool vb_rc_owes_ack_alone(const struct vb_qp *qp)
 bool vb_rc_responder_run(struct vb_qp *qp)
 {
 	struct vb_responder *resp = &qp->resp;
-	uint32_t budget = RESPONSES_PER_TURN;
+	uint32_t budget = vb_turn(qp);
 
 	if (qp->blocked || (qp->state == VB_QPS_ERR && !resp->last_words))
 		return false;

@@ -96,8 +96,9 @@ static enum verdict refuse(struct vb_reason *reason, enum verdict verdict, enum 
 	return verdict;
 }
 
+/* judge_write - to: where the bytes go, if it is accepted. */
 static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
-				uint32_t bytes, struct vb_reason *reason)
+				uint32_t bytes, uint8_t **to, struct vb_reason *reason)
 {
 	const struct vb_responder *resp = &qp->resp;
 	const bool first = is_write_first(flags), whole = first && !(flags & VB_IS_LAST);
@@ -110,10 +111,9 @@ static enum verdict judge_write(const struct vb_qp *qp, const struct vb_headers 
 	/* The first packet is checked for the whole message, the others for themselves: the region
 	 * may go away in the middle. Whether memory on demand is there for a packet, its copy says.
 	 */
-	if (!vb_mr_remote(qp->nic, target_pd(qp), qp->qpn, rkey, va, first ? left : bytes,
-			  VB_ACCESS_REMOTE_WRITE | (whole ? VB_WANT_PRESENT : 0), reason))
-		return ACCESS_ERROR;
-	return ACCEPT;
+	*to = vb_mr_remote(qp->nic, target_pd(qp), qp->qpn, rkey, va, first ? left : bytes,
+			   VB_ACCESS_REMOTE_WRITE | (whole ? VB_WANT_PRESENT : 0), reason);
+	return *to ? ACCEPT : ACCESS_ERROR;
 }
 
 /* What a request that is answered from the ring of replies wants of which memory. */
@@ -212,10 +212,10 @@ static bool find_srq(struct vb_qp *qp, const struct vb_headers *h)
 
 /* judge - what becomes of a request with the expected PSN. Finds the SRQ of an XRC request and
  * takes a receive request when the packet needs one (that is why qp is not const); changes nothing
- * else.
+ * else. to: where a WRITE's bytes go.
  */
 static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
-			  uint32_t bytes, struct vb_reason *reason)
+			  uint32_t bytes, uint8_t **to, struct vb_reason *reason)
 {
 	const uint32_t flags = vb_opcode_table[h->opcode].flags;
 	const uint32_t right = right_needed(h, flags);
@@ -245,7 +245,7 @@ static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, const ui
 		return ACCEPT;
 	}
 	if (flags & VB_IS_WRITE)
-		return judge_write(qp, h, flags, bytes, reason);
+		return judge_write(qp, h, flags, bytes, to, reason);
 	return judge_answered(qp, h, flags, reason);
 }
 
@@ -358,12 +358,12 @@ static bool absent(struct vb_reason *reason, uint32_t rkey, uint64_t va, uint32_
 	return false;
 }
 
-/* apply_write - False: a region on demand, and nothing there; so with all that follow. */
-static bool apply_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
+/* apply_write - to: as judged a moment ago. False: a region on demand, and nothing there; so with
+ * all that follow. */
+static bool apply_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags, uint8_t *to,
 			const uint8_t *payload, uint32_t bytes, struct vb_reason *reason)
 {
 	struct vb_responder *resp = &qp->resp;
-	uint8_t *to;
 
 	if (flags & VB_IS_FIRST) {
 		resp->message = VB_MSG_WRITE;
@@ -371,9 +371,6 @@ static bool apply_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t f
 		resp->rkey = h->reth.rkey;
 		resp->write_left = resp->write_total = h->reth.length;
 	}
-	to = vb_mr_remote(qp->nic, target_pd(qp), qp->qpn, resp->rkey, resp->va, bytes,
-			  VB_ACCESS_REMOTE_WRITE, reason);
-	VB_ASSERT(to); /* judged a moment ago */
 	if (!vb_place_remote(qp->nic, resp->rkey, to, payload, bytes))
 		return absent(reason, resp->rkey, resp->va, bytes);
 	resp->va += bytes;
@@ -490,7 +487,7 @@ static bool apply_answered(struct vb_qp *qp, const struct vb_headers *h, uint32_
 	return true;
 }
 
-static void apply(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
+static void apply(struct vb_qp *qp, const struct vb_headers *h, uint8_t *to, const uint8_t *payload,
 		  uint32_t bytes, struct vb_reason *reason)
 {
 	const uint32_t flags = vb_opcode_table[h->opcode].flags;
@@ -504,7 +501,7 @@ static void apply(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *p
 		if (!apply_answered(qp, h, flags, payload, reason))
 			nak_and_fail(qp, h, VB_NAK_REMOTE_ACCESS, VB_WC_WR_FLUSH_ERR, reason);
 		return;
-	} else if (!apply_write(qp, h, flags, payload, bytes, reason)) {
+	} else if (!apply_write(qp, h, flags, to, payload, bytes, reason)) {
 		nak_and_fail(qp, h, VB_NAK_REMOTE_ACCESS, VB_WC_WR_FLUSH_ERR, reason);
 		return;
 	}
@@ -558,6 +555,56 @@ static void on_duplicate(struct vb_qp *qp, const struct vb_headers *h)
 		answer_again(qp, h);
 }
 
+/* --- the middle of a message ------------------------------------------------------------- */
+
+/* place_middle - the bytes of a packet that is the next one of its message. False: something else
+ * is to be judged than whether there is room. */
+static bool place_middle(struct vb_qp *qp, const uint8_t *payload)
+{
+	struct vb_responder *resp = &qp->resp;
+	struct vb_reason reason = {.check = VB_CHECK_NONE};
+	uint8_t *to;
+
+	if (resp->message == VB_MSG_SEND) {
+		if ((qp->srq && qp->srq->tm) || resp->recv.length < qp->mtu ||
+		    resp->received > resp->recv.length - qp->mtu ||
+		    !vb_scatter_recv(qp, resp->received, payload, qp->mtu, &reason))
+			return false;
+		resp->received += qp->mtu;
+		return true;
+	}
+	if (!(qp->attr.access_flags & VB_ACCESS_REMOTE_WRITE) || resp->write_left < qp->mtu ||
+	    vb_is_on_demand(qp->nic, resp->rkey))
+		return false;
+	to = vb_mr_remote(qp->nic, qp->pd, qp->qpn, resp->rkey, resp->va, qp->mtu,
+			  VB_ACCESS_REMOTE_WRITE, &reason);
+	if (!to)
+		return false;
+	vb_place(to, payload, qp->mtu);
+	resp->va += qp->mtu;
+	resp->write_left -= qp->mtu;
+	return true;
+}
+
+bool vb_rc_on_middle(struct vb_qp *qp, uint8_t opcode, uint32_t psn, bool ack_req,
+		     const uint8_t *payload)
+{
+	struct vb_responder *resp = &qp->resp;
+	const enum vb_operation same =
+		resp->message == VB_MSG_SEND ? VB_OP_SEND_MIDDLE : VB_OP_WRITE_MIDDLE;
+
+	if (psn != resp->epsn || resp->message == VB_MSG_NONE ||
+	    opcode != vb_opcode(VB_TRANSPORT_RC, same) || !place_middle(qp, payload))
+		return false;
+	resp->epsn = vb_psn_add(resp->epsn, 1);
+	resp->last_opcode = opcode;
+	resp->seq_nak_sent = false;
+	resp->unacknowledged = true;
+	if (ack_req)
+		acknowledge(qp, VB_AETH_ACK_NO_CREDIT, psn);
+	return true;
+}
+
 /* --- a request arrives ------------------------------------------------------------------- */
 
 void vb_responder_start(struct vb_qp *qp)
@@ -589,6 +636,7 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 	struct vb_responder *resp = &qp->resp;
 	const int32_t ahead = vb_psn_diff(h->psn, resp->epsn);
 	struct vb_reason reason = {.check = VB_CHECK_NONE}; /* nak_and_fail() says about whom */
+	uint8_t *to = NULL;
 
 	raise_comm_est(qp);
 	if (ahead < 0) {
@@ -602,9 +650,9 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 		resp->seq_nak_sent = true;
 		return;
 	}
-	switch (judge(qp, h, payload, bytes, &reason)) {
+	switch (judge(qp, h, payload, bytes, &to, &reason)) {
 	case ACCEPT:
-		apply(qp, h, payload, bytes, &reason);
+		apply(qp, h, to, payload, bytes, &reason);
 		break;
 	case RNR:
 		qp->nic->counters.tx_rnr_naks++;

@@ -19,6 +19,7 @@
 #include "core/transport.h"
 
 #define PACKETS_PER_TURN 64u	   /* one QP's share of a run, then the next QP */
+#define READS_AT_ONCE 2u	   /* pieces of long READs: each begins and ends a train */
 #define WINDOW_WITHOUT_BOUND 1024u /* packets in flight where the path names no window */
 #define WINDOW_MIN 4u
 #define WINDOW_MAX 65536u	/* far below 2^23, where PSN order would be lost */
@@ -41,9 +42,22 @@ uint32_t vb_requester_window(const struct vb_qp *qp)
 	return VB_MAX(WINDOW_MIN, VB_MIN(packets, WINDOW_MAX));
 }
 
+/* train - full packets of it that leave together; 1: each for itself. */
+static uint32_t train(const struct vb_qp *qp)
+{
+	uint32_t packets = qp->path.train / (qp->mtu + VB_BTH_BYTES + VB_ICRC_BYTES);
+
+	return VB_MAX(1u, VB_MIN(packets, PACKETS_PER_TURN));
+}
+
+uint32_t vb_turn(const struct vb_qp *qp)
+{
+	return PACKETS_PER_TURN - PACKETS_PER_TURN % train(qp);
+}
+
 uint32_t vb_read_chunk(const struct vb_qp *qp)
 {
-	uint32_t requests = VB_MAX(1u, VB_MIN(qp->attr.max_rd_atomic, 4u));
+	uint32_t requests = VB_MAX(1u, VB_MIN(qp->attr.max_rd_atomic, READS_AT_ONCE));
 
 	return VB_MAX(1u, vb_requester_window(qp) / requests);
 }
@@ -139,12 +153,11 @@ static int local_iovec(const struct vb_qp *qp, const struct vb_send_wqe *w, uint
 
 /* payload_iovec - the same of what a packet carries, as vb_gather_payload. */
 static int payload_iovec(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t offset,
-			 uint32_t length, struct iovec *out, bool *passing,
-			 struct vb_reason *reason)
+			 uint32_t length, struct iovec *out, struct vb_reason *reason)
 {
 	if (w->flags & VB_SEND_INLINE)
 		return local_iovec(qp, w, offset, length, out, reason);
-	return vb_gather_payload(qp, w->sges, w->num_sge, offset, length, out, passing, reason);
+	return vb_gather_payload(qp, w->sges, w->num_sge, offset, length, out, reason);
 }
 
 /* fail_locally - the request at sq_next can't be sent: it fails once it is the oldest. */
@@ -536,14 +549,13 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 	struct iovec iov[VB_MAX_SGE];
 	struct vb_reason reason = {0};
 	struct outgoing out;
-	bool passing = false;
 	int parts = 0;
 
 	build(qp, w, qp->req.nxt_psn, &out);
 	if (vb_qp_is_reliable(qp) ? !window_is_open(qp, w, &out) : !in_turn(qp, path, now_ns))
 		return WAIT;
 	if (out.bytes > 0)
-		parts = payload_iovec(qp, w, out.offset, out.bytes, iov, &passing, &reason);
+		parts = payload_iovec(qp, w, out.offset, out.bytes, iov, &reason);
 	if (parts < 0)
 		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
 
@@ -552,13 +564,62 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 		.payload = iov,
 		.payload_parts = parts,
 		.payload_bytes = out.bytes,
-		.passing = passing,
 	};
 	if (hand_out(qp, path, &tx) == WAIT)
 		return WAIT;
 	if (!vb_qp_is_reliable(qp) && path->window)
 		nic->paced_until_ns += (out.bytes + PACE_OVERHEAD) * PACE_NS / path->window;
 	note_sent(qp, w, &out, now_ns);
+	return SENT;
+}
+
+/* --- the middle of a long message -------------------------------------------------------- */
+
+/* middles - packets that may go now and are in the middle of the request at sq_next, all of them in
+ * one piece of ordinary memory, at *from. 0: something is not so simple. */
+static uint32_t middles(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t budget,
+			const uint8_t **from)
+{
+	const uint32_t in_flight = (qp->req.nxt_psn - qp->req.una_psn) & VB_PSN_MASK;
+	const uint32_t index = (qp->req.nxt_psn - w->psn) & VB_PSN_MASK;
+	uint32_t n;
+
+	if (qp->type != VB_QPT_RC || index == 0 || index + 1 >= w->packets || w->num_sge != 1 ||
+	    w->flags & VB_SEND_INLINE || is_answered(w) || in_flight >= qp->req.cwnd)
+		return 0;
+	n = VB_MIN(budget, w->packets - 1 - index);
+	n = VB_MIN(n, qp->req.cwnd - in_flight);
+	*from = vb_ordinary_memory(qp->nic, vb_send_pd(qp), w->sges, index * qp->mtu, n * qp->mtu,
+				   0);
+	return *from ? n : 0;
+}
+
+/* send_middles - what send_packet() does with each of them. */
+static enum outcome send_middles(struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t n,
+				 const uint8_t *from, uint64_t now_ns)
+{
+	struct vb_requester *req = &qp->req;
+	struct iovec iov = {(void *)(uintptr_t)from, qp->mtu};
+	struct vb_headers h = {
+		.opcode = vb_opcode(VB_TRANSPORT_RC, send_or_write(w, false, false)),
+		.pkey = VB_DEFAULT_PKEY,
+		.qpn = qp->attr.dest_qpn,
+	};
+	const struct vb_tx tx = {
+		.headers = &h, .payload = &iov, .payload_parts = 1, .payload_bytes = qp->mtu};
+
+	for (uint32_t i = 0; i < n; i++) {
+		h.psn = req->nxt_psn;
+		h.ack_req = req->since_ack_req + 1 >= req->cwnd / 4;
+		if (hand_out(qp, &qp->path, &tx) == WAIT)
+			return WAIT;
+		req->nxt_psn = vb_psn_add(req->nxt_psn, 1);
+		req->since_ack_req = h.ack_req ? 0 : req->since_ack_req + 1;
+		if (vb_psn_before(req->end_psn, req->nxt_psn))
+			req->end_psn = req->nxt_psn;
+		start_timer(qp, now_ns);
+		iov.iov_base = (uint8_t *)iov.iov_base + qp->mtu;
+	}
 	return SENT;
 }
 
@@ -631,9 +692,33 @@ static bool state_lets_send(const struct vb_qp *qp, const struct vb_send_wqe *w)
 	return qp->state == VB_QPS_SQD && (qp->sq_next != qp->req.sq_assigned || w->moved > 0);
 }
 
+/* turn_now - packets that may go in this turn: of a long message no more than the whole trains that
+ * the window has room for. None, where there is room for less than a train and half the window is
+ * under way: that will be acknowledged, and a part of a train costs as much as all of it. */
+static uint32_t turn_now(const struct vb_qp *qp)
+{
+	const uint32_t turn = vb_turn(qp), packets = train(qp), cwnd = qp->req.cwnd;
+	const uint32_t in_flight = (qp->req.nxt_psn - qp->req.una_psn) & VB_PSN_MASK;
+	const uint32_t room = cwnd - VB_MIN(cwnd, in_flight);
+	const struct vb_send_wqe *w;
+	uint32_t left;
+
+	if (qp->type != VB_QPT_RC || qp->sq_next == qp->sq_head || room >= turn)
+		return turn;
+	w = vb_qp_wqe(qp, qp->sq_next);
+	left = w->length / qp->mtu;
+	if (qp->sq_next != qp->req.sq_assigned)
+		left = (w->psn + w->packets - qp->req.nxt_psn) & VB_PSN_MASK;
+	if (is_answered(w) || left <= room)
+		return turn;
+	if (room >= packets)
+		return room - room % packets;
+	return in_flight < cwnd / 2 ? turn : 0;
+}
+
 bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 {
-	uint32_t budget = PACKETS_PER_TURN;
+	uint32_t budget = turn_now(qp);
 	enum outcome outcome = SENT;
 
 	if (qp->req.wait_until_ns)
@@ -641,11 +726,16 @@ bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 	while (outcome == SENT && budget > 0 && qp->sq_next != qp->sq_head) {
 		struct vb_send_wqe *w = vb_qp_wqe(qp, qp->sq_next);
 		const uint8_t *from;
+		uint32_t n;
 
 		if (!state_lets_send(qp, w))
 			break;
 		if (w->status_known) {
 			outcome = fail_known(qp, w);
+		} else if (qp->sq_next != qp->req.sq_assigned &&
+			   (n = middles(qp, w, budget, &from)) > 0) {
+			outcome = send_middles(qp, w, n, from, now_ns);
+			budget -= n;
 		} else if (qp->sq_next != qp->req.sq_assigned) {
 			outcome = send_packet(qp, w, now_ns);
 			budget--;
@@ -665,5 +755,5 @@ bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 		}
 	}
 	vb_requester_check_drained(qp);
-	return outcome == SENT && budget == 0 && qp->sq_next != qp->sq_head;
+	return outcome == SENT && budget == 0 && qp->sq_next != qp->sq_head && turn_now(qp) > 0;
 }

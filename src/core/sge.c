@@ -74,8 +74,7 @@ static bool absent(const struct vb_qp *qp, const struct vb_sge *sge, uint32_t sk
 }
 
 int vb_gather_payload(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge,
-		      uint32_t offset, uint32_t length, struct iovec *out, bool *passing,
-		      struct vb_reason *reason)
+		      uint32_t offset, uint32_t length, struct iovec *out, struct vb_reason *reason)
 {
 	struct vb_nic *nic = qp->nic;
 	struct piece piece;
@@ -105,7 +104,6 @@ int vb_gather_payload(const struct vb_qp *qp, const struct vb_sge *sges, uint32_
 		offset = 0;
 	}
 	VB_ASSERT(length == 0);
-	*passing = bounced > 0;
 	return parts;
 }
 

@@ -88,6 +88,8 @@ void vb_requester_go_back(struct vb_qp *qp);
 /* vb_read_chunk - packets of response that one READ request asks for at most; constant for a path.
  */
 uint32_t vb_read_chunk(const struct vb_qp *qp);
+/* vb_turn - packets that a queue pair sends before it is the next one's turn: whole trains. */
+uint32_t vb_turn(const struct vb_qp *qp);
 /* vb_requester_window - the most packets that may be in flight on this path. */
 uint32_t vb_requester_window(const struct vb_qp *qp);
 
@@ -107,6 +109,11 @@ void vb_rc_on_timeout(struct vb_qp *qp, uint64_t now_ns);
 void vb_responder_start(struct vb_qp *qp);
 void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
 		      uint32_t bytes);
+/* vb_rc_on_middle - a SEND's or WRITE's MIDDLE packet with payload of the path MTU, of a queue pair
+ * of type RC in RTS. False, with nothing changed but perhaps bytes that it brings: it is not just
+ * the next one of its message, with ordinary memory for it, and goes to vb_rc_on_request(). */
+bool vb_rc_on_middle(struct vb_qp *qp, uint8_t opcode, uint32_t psn, bool ack_req,
+		     const uint8_t *payload);
 /* vb_rc_nak - says so once what was accepted before is answered. */
 void vb_rc_nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn);
 
@@ -151,10 +158,10 @@ static inline uint8_t *vb_ordinary_memory(const struct vb_nic *nic, const struct
 }
 
 /* vb_gather_payload - the iovec of message bytes [offset, offset + length) to send. Returns the
- * parts, or -1 with the failed check in reason. passing: some are in nic->bounce, and good until
- * the next call only. */
+ * parts, or -1 with the failed check in reason. Some may be in nic->bounce, and are good until the
+ * next call only. */
 int vb_gather_payload(const struct vb_qp *qp, const struct vb_sge *sges, uint32_t num_sge,
-		      uint32_t offset, uint32_t length, struct iovec *out, bool *passing,
+		      uint32_t offset, uint32_t length, struct iovec *out,
 		      struct vb_reason *reason);
 /* vb_gather - the same of where the bytes lie, for who does not touch them: those of a region on
  * demand may be gone. rights: 0 to read them, VB_ACCESS_LOCAL_WRITE to write. */

@@ -240,6 +240,7 @@ static int resolve(void *env, const struct vb_ah_attr *ah, struct vb_path *path)
 		.segment_max = way->segment_max,
 		.own_segment = way->own_segment,
 		.window = way->window,
+		.train = way->train,
 		.direct = way->direct,
 		.carrier = &node->net->links[node->index][peer->index],
 		.peer = peer,

@@ -55,7 +55,7 @@ struct vb_node {
 
 /* What is the same in both directions between two nodes, or one with itself. */
 struct vb_way {
-	uint32_t segment_max, window;
+	uint32_t segment_max, window, train;
 	bool own_segment, direct;
 };
 

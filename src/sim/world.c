@@ -116,6 +116,7 @@ static void draw_way(struct vb_world *world, struct vb_way *way)
 
 	way->segment_max = VB_MAX_PATH_MTU;
 	way->window = vb_rng_chance(rng, 500000) ? (uint32_t)vb_rng_between(rng, 4096, 65536) : 0;
+	way->train = way->window / 2;
 	way->own_segment = vb_rng_chance(rng, 200000);
 	if (way->own_segment)
 		way->segment_max = pick(rng, segments, VB_ARRAY_SIZE(segments));

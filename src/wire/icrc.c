@@ -34,6 +34,7 @@
 #define IPV4_DF 0x4000
 #define BTH_FECN_BYTE 4
 #define ID_OFFSET 4 /* of the IPv4 identification in its header */
+_Static_assert(PSEUDO_MAX <= VB_ICRC_ROOM, "room for the masked headers");
 
 static size_t put_ipv4(uint8_t *p, const struct vb_icrc_ip *ip, size_t udp_bytes)
 {
@@ -105,6 +106,25 @@ uint32_t vb_icrc_begin_bth(const struct vb_icrc_ip *ip, size_t udp_payload_bytes
 	uint8_t put[FUSED_MAX];
 
 	return add_masked(LRH_STATE, put, put_ip_udp(put, ip, udp_payload_bytes), packet, bytes);
+}
+
+/* The masked headers stand before the packet for the time of one call of the CRC. */
+uint32_t vb_icrc_in_place(const struct vb_icrc_ip *ip, uint8_t *packet, size_t udp_payload_bytes)
+{
+	const uint8_t congestion = packet[BTH_FECN_BYTE];
+	uint8_t kept[VB_ICRC_ROOM];
+	size_t n;
+	uint32_t icrc;
+
+	VB_ASSERT(udp_payload_bytes >= VB_BTH_BYTES + VB_ICRC_BYTES);
+	memcpy(kept, packet - VB_ICRC_ROOM, VB_ICRC_ROOM);
+	n = IN6_IS_ADDR_V4MAPPED(&ip->dst) ? IPV4_BYTES + UDP_BYTES : IPV6_BYTES + UDP_BYTES;
+	put_ip_udp(packet - n, ip, udp_payload_bytes);
+	packet[BTH_FECN_BYTE] = 0xff;
+	icrc = crc32_gzip_refl(LRH_STATE, packet - n, n + udp_payload_bytes - VB_ICRC_BYTES);
+	memcpy(packet - VB_ICRC_ROOM, kept, VB_ICRC_ROOM);
+	packet[BTH_FECN_BYTE] = congestion;
+	return icrc;
 }
 
 uint32_t vb_icrc_add_bth(uint32_t state, const uint8_t *headers, size_t bytes)

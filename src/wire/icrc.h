@@ -40,6 +40,12 @@ uint32_t vb_icrc_add_bth(uint32_t state, const uint8_t *headers, size_t bytes);
 uint32_t vb_icrc_begin_bth(const struct vb_icrc_ip *ip, size_t udp_payload_bytes,
 			   const uint8_t *packet, size_t bytes);
 
+/* vb_icrc_in_place - the ICRC of a packet of udp_payload_bytes, its last four the field itself, in
+ * writable memory with VB_ICRC_ROOM bytes before it: these, and the packet, are as they were
+ * afterwards. The cheapest way for a long packet. */
+#define VB_ICRC_ROOM 48
+uint32_t vb_icrc_in_place(const struct vb_icrc_ip *ip, uint8_t *packet, size_t udp_payload_bytes);
+
 /* vb_icrc_add - continues over payload or pad. The state is the value of the field itself: what
  * stands after the last byte is the ICRC. */
 uint32_t vb_icrc_add(uint32_t state, const void *data, size_t bytes);

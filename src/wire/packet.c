@@ -48,7 +48,7 @@ static inline void encode_bth(const struct vb_headers *h, uint8_t *p)
 	vb_store_be32(p + 8, (h->ack_req ? BTH_A : 0) | (h->psn & BITS_24));
 }
 
-static inline void decode_bth(struct vb_headers *h, const uint8_t *p)
+void vb_bth_decode(struct vb_headers *h, const uint8_t p[VB_BTH_BYTES])
 {
 	uint32_t qpn = vb_load_be32(p + 4);
 	uint32_t psn = vb_load_be32(p + 8);
@@ -195,7 +195,7 @@ int vb_headers_decode(struct vb_headers *h, const uint8_t *in, size_t size)
 	if (!p)
 		return -EBADMSG;
 	memset(h, 0, sizeof(*h));
-	decode_bth(h, p);
+	vb_bth_decode(h, p);
 	if (!vb_reader_take(&r, h->pad))
 		return -EBADMSG;
 	if (info->flags & HAS_EXTENSION)

@@ -158,6 +158,9 @@ int vb_headers_encode(const struct vb_headers *h, uint8_t *out, size_t size) VB_
  * field that the opcode does not have is zero. */
 int vb_headers_decode(struct vb_headers *h, const uint8_t *in, size_t size) VB_MUST_USE;
 
+/* vb_bth_decode - the fields of the BTH alone; the others are left as they are. */
+void vb_bth_decode(struct vb_headers *h, const uint8_t in[VB_BTH_BYTES]);
+
 /* What a FLUSH asks for (IBTA A19.4.1): the FETH's low bits 3-0 and 5-4. */
 enum vb_placement {
 	VB_FLUSH_GLOBAL = 1 << 0,     /* visible to everybody on the host */

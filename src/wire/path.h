@@ -26,6 +26,8 @@ struct vb_path {
 			     alike) */
 	uint32_t
 		window; /* payload bytes that may be in flight; 0: no bound but the carrier's own */
+	uint32_t train; /* bytes of packets of one size and queue pair that cost what one costs; 0:
+			   each for itself */
 	bool direct;	/* vb_nic_ops.direct may be tried */
 	/* the carrier's own: */
 	void *carrier;
@@ -33,15 +35,13 @@ struct vb_path {
 	uint64_t word[6];
 };
 
-/* A packet to send. The carrier reads payload before its flush returns; the memory stays valid
- * until then. The pad count is in the headers, the pad bytes themselves are the carrier's to add.
- */
+/* A packet to send. The payload has been read when tx returns. The pad count is in the headers, the
+ * pad bytes themselves are the carrier's to add. */
 struct vb_tx {
 	const struct vb_headers *headers;
 	const struct iovec *payload;
 	int payload_parts;
 	uint32_t payload_bytes;
-	bool passing; /* the payload is good until tx returns; otherwise until the next flush */
 };
 
 /* A packet that arrived, its ICRC (where the carrier has one) already checked. */

@@ -169,6 +169,7 @@ struct scenario *scenario_begin(const struct scenario_options *options)
 	vb_net_init(&s->net, 1, 2, false, &config);
 	s->net.sim.trace = getenv("VB_SIM_TRACE") != NULL;
 	s->net.ways[A][B].window = options->window;
+	s->net.ways[A][B].train = options->window / 2;
 	if (options->segment) {
 		s->net.ways[A][B].own_segment = true;
 		s->net.ways[A][B].segment_max = options->segment;

@@ -163,8 +163,7 @@ static void payload_is_gathered(void **state)
 	host_close(b);
 }
 
-/* Many pieces fill a train's list of pieces before its bytes. */
-/* What is passing is another's as soon as it is taken: short, long, in pieces, in a train. */
+/* The payload is another's as soon as it is taken: short, long, in pieces, in a train. */
 static void payload_that_passes(void **state)
 {
 	struct host *a = host_open("127.61.1.11"), *b = host_open("127.61.1.12");
@@ -180,8 +179,7 @@ static void payload_that_passes(void **state)
 		const struct vb_tx tx = {.headers = &headers,
 					 .payload = parts,
 					 .payload_parts = 2,
-					 .payload_bytes = bytes[i],
-					 .passing = true};
+					 .payload_bytes = bytes[i]};
 
 		for (uint32_t n = 0; n < 3; n++) {
 			memcpy(bounce, pattern + n * 4096, sizeof(bounce));

@@ -28,12 +28,11 @@ struct fake {
 	struct vb_headers tx_headers; /* of the last packet */
 	uint8_t tx_payload[FAKE_PAYLOAD];
 	uint32_t tx_bytes;
-	bool tx_passing;
 	/* how it answers */
 	int resolve_result;
 	uint32_t segment_max;
 	bool own_segment;
-	uint32_t window;
+	uint32_t window, train;
 	uint64_t seed;
 	bool random_stuck; /* the same number every time */
 };
@@ -44,7 +43,6 @@ static inline int fake_tx(void *env, const struct vb_path *path, const struct vb
 
 	f->tx_count++;
 	f->tx_headers = *tx->headers;
-	f->tx_passing = tx->passing;
 	f->tx_bytes = 0;
 	for (int i = 0; i < tx->payload_parts; i++) {
 		assert_true(f->tx_bytes + tx->payload[i].iov_len <= FAKE_PAYLOAD);
@@ -66,6 +64,7 @@ static inline int fake_resolve(void *env, const struct vb_ah_attr *ah, struct vb
 	path->segment_max = f->segment_max;
 	path->own_segment = f->own_segment;
 	path->window = f->window;
+	path->train = f->train;
 	f->paths++;
 	return 0;
 }

@@ -118,6 +118,20 @@ static void test_ipv6_by_hand(void **state)
 	assert_int_equal(icrc_in_parts(&ip, packet, 12, 12), crc_by_bits(pseudo, sizeof(pseudo)));
 }
 
+/* The packet and what stands before it are as they were. */
+static uint32_t icrc_in_place(const struct vb_icrc_ip *ip, const uint8_t *packet, size_t size)
+{
+	static uint8_t memory[VB_ICRC_ROOM + PACKET_MAX + VB_ICRC_BYTES], before[sizeof(memory)];
+	uint32_t icrc;
+
+	fill(memory, VB_ICRC_ROOM);
+	memcpy(memory + VB_ICRC_ROOM, packet, size);
+	memcpy(before, memory, sizeof(memory));
+	icrc = vb_icrc_in_place(ip, memory + VB_ICRC_ROOM, size + VB_ICRC_BYTES);
+	assert_memory_equal(memory, before, sizeof(memory));
+	return icrc;
+}
+
 /* However the bytes are handed over, the ICRC is the same; FECN and BECN never count. */
 static void test_pieces(void **state)
 {
@@ -134,6 +148,7 @@ static void test_pieces(void **state)
 		whole = icrc_in_parts(&ip, packet, size, 12);
 		assert_int_equal(icrc_in_parts(&ip, packet, size, cut), whole);
 		assert_int_equal(vb_icrc_begin_bth(&ip, size + 4, packet, size), whole);
+		assert_int_equal(icrc_in_place(&ip, packet, size), whole);
 		icrc = vb_icrc_begin_bth(&ip, size + 4, packet, cut);
 		assert_int_equal(vb_icrc_add(icrc, packet + cut, size - cut), whole);
 		packet[4] ^= (uint8_t)(1 + random32() % 255);
