@@ -21,8 +21,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define TURN 32		  /* packets of one ring before the next gets its turn */
-#define CLOCK_EVERY 16u	  /* packets to one peer between looks at the clock */
 #define WAITING_EVERY 64u /* polls between looks at the clock while a ring is full */
 
 static struct vb_local *to_local(struct vb_carrier *carrier)
@@ -78,7 +76,8 @@ static int local_tx(struct vb_carrier *carrier, const struct vb_path *path, cons
 
 	(void)path;
 	if (__builtin_expect(peer && peer->out.ring && !peer->broken &&
-				     ++peer->tx_count % CLOCK_EVERY && vb_local_peer_is_good(peer),
+				     ++peer->tx_count % VB_LOCAL_CLOCK_EVERY &&
+				     vb_local_peer_is_good(peer),
 			     1)) {
 		r = vb_local_ring_put(local, peer, tx);
 	} else {
@@ -89,6 +88,7 @@ static int local_tx(struct vb_carrier *carrier, const struct vb_path *path, cons
 	}
 	if (r == 0)
 		local->counters.tx_packets++;
+	local->pace.spoke |= tx->payload_bytes > 0;
 	return r;
 }
 
@@ -161,26 +161,36 @@ static void look_after_waiting(struct vb_local *local)
 	}
 }
 
-bool vb_local_is_quiet(const struct vb_carrier *carrier)
+/* The rings that are followed; reading one may end that, and another takes its place. */
+static int serve_followed(struct vb_local *local, int budget)
 {
-	const struct vb_local *local = vb_container_of(carrier, const struct vb_local, base);
+	int count = 0;
+	bool more;
 
-	return !(__atomic_load_n(&local->bell->summary, __ATOMIC_RELAXED) | local->pending_summary |
-		 local->waiting | (unsigned int)local->room_due | (unsigned int)local->retries);
+	for (unsigned int i = 0; i < local->followed_count && count < budget;) {
+		struct vb_local_peer *peer = local->followed[i];
+
+		if (vb_local_ring_has_news(&peer->in))
+			count += vb_local_ring_drain(local, peer,
+						     VB_MIN(budget - count, VB_LOCAL_TURN), &more);
+		i += i < local->followed_count && local->followed[i] == peer;
+	}
+	return count;
 }
 
 static int local_poll(struct vb_carrier *carrier, int budget, bool *room)
 {
 	struct vb_local *local = to_local(carrier);
-	int turns, count = 0;
+	int turns, count;
 
-	if (vb_local_is_quiet(carrier))
+	if (vb_local_is_quiet(local))
 		return 0;
+	count = serve_followed(local, budget);
 	if (__atomic_load_n(&local->bell->summary, __ATOMIC_RELAXED))
 		vb_local_bell_take(local);
 	if ((local->waiting || local->retries) && local->waiting_polls++ % WAITING_EVERY == 0)
 		look_after_waiting(local);
-	for (turns = 0; count < budget && turns < budget + TURN && local->pending_summary;
+	for (turns = 0; count < budget && turns < budget + VB_LOCAL_TURN && local->pending_summary;
 	     turns++) {
 		unsigned int slot;
 		bool more;
@@ -188,7 +198,7 @@ static int local_poll(struct vb_carrier *carrier, int budget, bool *room)
 		if (!any_pending(local))
 			break;
 		slot = next_pending(local, local->next_slot);
-		count += serve(local, slot, VB_MIN(budget - count, TURN), room, &more);
+		count += serve(local, slot, VB_MIN(budget - count, VB_LOCAL_TURN), room, &more);
 		if (!more)
 			clear_pending(local, slot);
 		local->next_slot = (slot + 1) % 512;
@@ -282,6 +292,7 @@ int vb_local_create(struct vb_carrier **out, struct vb_registry *registry, vb_de
 	local->registry = registry;
 	local->slot = registry->slot;
 	local->wake_fd = local->timer_fd = -1;
+	local->barriers = vb_local_take_part_in_barriers();
 	local->area =
 		(struct vb_local_area *)((uint8_t *)vb_registry_segment(registry) + VB_FILE_PAGE);
 	local->page = (size_t)sysconf(_SC_PAGESIZE);

@@ -24,9 +24,11 @@ void vb_local_drop_in_child(struct vb_carrier *carrier);
 void vb_local_live(struct vb_carrier *carrier);
 void vb_local_live_no_more(struct vb_carrier *carrier);
 
-/* vb_local_is_quiet - a poll would find nothing and has nothing else to do. Makes no system call.
- */
-bool vb_local_is_quiet(const struct vb_carrier *carrier);
+/* vb_local_is_worth_a_look - of a program's poll: there is something, and what comes as a stream is
+ * not looked at each time. Makes no system call. */
+bool vb_local_is_worth_a_look(struct vb_carrier *carrier);
+/* vb_local_note_look - that it was, and what such a poll found. */
+void vb_local_note_look(struct vb_carrier *carrier, int packets, uint64_t now_ns);
 
 /* vb_local_route - fills path: segment_max, own_segment, direct. The slot is in each packet's QPN.
  */

@@ -171,6 +171,7 @@ bool vb_local_arm(struct vb_carrier *carrier)
 {
 	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
 	uint64_t now_ms = vb_local_now_ms();
+	bool sure;
 
 	if (now_ms - local->swept_ms >= VB_LOCAL_SWEEP_MS)
 		vb_local_sweep(local);
@@ -181,8 +182,9 @@ bool vb_local_arm(struct vb_carrier *carrier)
 		(void)timerfd_settime(local->timer_fd, 0, &when, NULL);
 	}
 	__atomic_store_n(&local->bell->armed, 1, __ATOMIC_SEQ_CST);
-	if (!__atomic_load_n(&local->bell->summary, __ATOMIC_SEQ_CST) && !local->pending_summary &&
-	    !local->room_due)
+	sure = vb_local_unfollow_all(local);
+	if (sure && !__atomic_load_n(&local->bell->summary, __ATOMIC_SEQ_CST) &&
+	    !local->pending_summary && !local->room_due)
 		return true;
 	__atomic_store_n(&local->bell->armed, 0, __ATOMIC_SEQ_CST);
 	return false;

@@ -311,7 +311,11 @@ static struct vb_local_peer *accessible(struct vb_local *local, uint32_t dest_qp
 		peer = vb_local_peer(local, slot);
 	if (!peer)
 		return NULL;
-	*why = vb_local_peer_refresh(local, peer);
+	*why = 0;
+	/* A copy by the kernel asks besides whether it lives. */
+	if (local->use_shared || ++peer->access_count % VB_LOCAL_CLOCK_EVERY == 0 ||
+	    !vb_local_peer_is_good(peer))
+		*why = vb_local_peer_refresh(local, peer);
 	if (*why == 0 && (peer->direct_forbidden || peer->pid <= 0))
 		*why = -EPERM;
 	if (*why)

@@ -6,6 +6,7 @@
  *   local_peer.c    other processes: finding them, noticing that they are gone, housekeeping
  *   local_ring.c    packets into and out of a ring
  *   local_bell.c    doorbells, sleeping and waking
+ *   local_follow.c  doing without doorbells while the consumer looks anyway
  *   local_tables.c  publishing regions and queue pairs
  *   local_hazard.c  waiting for accesses in flight
  *   local_direct.c  the initiator's own WRITE and READ
@@ -35,7 +36,7 @@
 #include "carrier/local.h"
 #include "registry/files.h"
 
-#define VB_LOCAL_VERSION 5u
+#define VB_LOCAL_VERSION 6u
 #define VB_LOCAL_RING_BYTES (256u << 10) /* 15 pieces of VB_LOCAL_SEGMENT; a power of two */
 #define VB_LOCAL_RING_FILE (VB_FILE_PAGE + VB_LOCAL_RING_BYTES)
 #define VB_LOCAL_BELL_FILE VB_FILE_PAGE
@@ -44,18 +45,24 @@
 #define VB_LOCAL_MRS (1u << 17) /* core/limits.h VB_MAX_MR_BITS */
 #define VB_LOCAL_KEY_TAG_BITS 8 /* of an rkey, below its place; VB_KEY_TAG_BITS */
 #define VB_LOCAL_STALE_MS 50u	/* how long a look at a peer's life is believed */
+#define VB_LOCAL_CLOCK_EVERY                                                                       \
+	16u /* packets to a peer, or copies, between looks at the clock for that */
 #define VB_LOCAL_SWEEP_MS 1000u /* how often the rings to and from the dead are given back */
 #define VB_LOCAL_WITHDRAW_MS 1000u
 #define VB_LOCAL_DIRECT_MAX                                                                        \
 	(1u << 20) /* bytes a call: a copy does not end when its target is killed */
 #define VB_LOCAL_IOVECS 64
+#define VB_LOCAL_TURN 32     /* packets of one ring before the next gets its turn */
+#define VB_LOCAL_FOLLOWED 6u /* a look at them leaves room for others, and costs little */
 
 /* --- shared memory ----------------------------------------------------------------------- */
 
-/* How far the owner of the segment has read the ring from one slot. ring_id says of which ring. */
+/* How far the owner of the segment has read the ring from one slot. ring_id says of which ring;
+ * followed is the same while that needs no doorbells (local_follow.c). */
 struct vb_local_consumed {
 	_Alignas(64) uint64_t ring_id;
 	uint64_t head;
+	uint64_t followed;
 };
 
 /* Entries are guarded by seq: odd while the owner writes, another even number after each change. A
@@ -129,6 +136,7 @@ struct vb_local_ring {
 	struct vb_file_header header;
 	uint64_t ring_id;	    /* random */
 	uint64_t consumer_id;	    /* area id of the carrier that may read it */
+	uint32_t barriers;	    /* the producer takes part in membarrier(2): local_follow.c */
 	_Alignas(64) uint32_t want; /* changes when the producer waits for room */
 };
 
@@ -155,6 +163,9 @@ struct vb_local_in {
 	uint32_t want_served;
 	bool corrupt;	    /* held nonsense: not read any more */
 	bool producer_dead; /* was seen without its lock: release when empty */
+	bool follows;	    /* is in local->followed */
+	uint32_t arms;	    /* local->arms ... */
+	uint32_t packets;   /* ... since when it has brought so many */
 };
 
 /* Another process of the host, or our own. Exists from the first contact to the carrier's end; what
@@ -175,7 +186,7 @@ struct vb_local_peer {
 	/* Its arena, as far as it is mapped; NULL with bytes: mapping that much has failed. */
 	uint8_t *arena;
 	uint64_t arena_bytes;
-	uint32_t tx_count;
+	uint32_t tx_count, access_count;
 	struct sockaddr_un wake;
 	socklen_t wake_bytes;
 	struct vb_local_out out;
@@ -186,6 +197,16 @@ struct vb_local_peer {
  * lock. */
 struct vb_local_watch {
 	const struct vb_file_header *segment; /* VB_LOCAL_WATCH_BYTES */
+};
+
+/* How often the rings that are followed are looked at: local_follow.c. */
+struct vb_local_pace {
+	bool spoke;    /* sent more than acknowledgements since it last found something */
+	bool seldom;   /* leaves polls out ... */
+	uint32_t left; /* ... so many now */
+	uint64_t found_ns;
+	uint32_t few;	/* looks in a row that found few packets */
+	uint32_t tries; /* in a row that were in vain */
 };
 
 struct vb_local {
@@ -212,6 +233,12 @@ struct vb_local {
 			    */
 	bool retries;	   /* retry has bits */
 	unsigned int next_slot; /* where the next poll begins, so that all get their turn */
+	/* rings that are looked at without a doorbell: local_follow.c */
+	struct vb_local_peer *followed[VB_LOCAL_FOLLOWED];
+	unsigned int followed_count;
+	uint32_t arms; /* times that we were about to sleep */
+	bool barriers; /* membarrier(2) is to be had */
+	struct vb_local_pace pace;
 	struct vb_local_counters counters;
 
 	pthread_mutex_t tables_lock; /* publishing and withdrawing */
@@ -295,6 +322,53 @@ int vb_local_ring_drain(struct vb_local *local, struct vb_local_peer *peer, int 
 void vb_local_ring_close_in(struct vb_local *local, struct vb_local_peer *peer);
 /* vb_local_ring_unmap - NULL is accepted. */
 void vb_local_ring_unmap(const struct vb_local_ring *ring);
+
+/* vb_local_ring_has_news - of an open one: a packet, or nonsense, is next. */
+static inline bool vb_local_ring_has_news(const struct vb_local_in *in)
+{
+	return __atomic_load_n(
+		       (const uint64_t *)(const void *)(in->data + in->head % VB_LOCAL_RING_BYTES),
+		       __ATOMIC_RELAXED) != 0;
+}
+
+/* local_follow.c */
+bool vb_local_take_part_in_barriers(void);
+/* vb_local_follow_if_busy - the open ring from the peer has just brought some packets. */
+void vb_local_follow_if_busy(struct vb_local *local, struct vb_local_peer *peer, int packets);
+/* vb_local_unfollow - the ring from the peer is not to be read any more. */
+void vb_local_unfollow(struct vb_local *local, struct vb_local_peer *peer);
+/* vb_local_unfollow_all - about to sleep: from here on everybody rings, and what came without is
+ * pending. False: that is not certain yet. */
+bool vb_local_unfollow_all(struct vb_local *local);
+/* vb_local_is_followed - the peer looks at our ring to it by itself. The compiler must leave this
+ * behind the frame's mark; that the processor does is local_follow.c's. */
+static inline bool vb_local_is_followed(const struct vb_local *local,
+					const struct vb_local_peer *peer)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	return __atomic_load_n(&peer->area->consumed[local->slot].followed, __ATOMIC_RELAXED) ==
+	       peer->out.ring_id;
+}
+/* vb_local_followed_has_news - one of the rings that are followed has a packet. */
+static inline bool vb_local_followed_has_news(const struct vb_local *local)
+{
+	for (unsigned int i = 0; i < local->followed_count; i++)
+		if (vb_local_ring_has_news(&local->followed[i]->in))
+			return true;
+	return false;
+}
+
+/* vb_local_has_doorbells - something is to be done besides looking at those. */
+static inline bool vb_local_has_doorbells(const struct vb_local *local)
+{
+	return __atomic_load_n(&local->bell->summary, __ATOMIC_RELAXED) | local->pending_summary |
+	       local->waiting | (unsigned int)local->room_due | (unsigned int)local->retries;
+}
+/* vb_local_is_quiet - a poll would find nothing and has nothing else to do. */
+static inline bool vb_local_is_quiet(const struct vb_local *local)
+{
+	return !vb_local_has_doorbells(local) && !vb_local_followed_has_news(local);
+}
 
 /* local_hazard.c */
 /* vb_local_wait_for_hazards - until no process that ever accessed our memory has a hazard set of

@@ -394,9 +394,11 @@ static bool look_around(struct vb_engine *engine, bool *by_udp)
 	int got = 0;
 
 	*by_udp = with_udp;
-	if (engine->local && !vb_local_is_quiet(engine->local)) {
+	if (engine->local && vb_local_is_worth_a_look(engine->local)) {
 		vb_engine_shield(engine);
 		got += look(engine, engine->local, LOCAL_BUDGET);
+		if (got > 0 && engine->now_is_fresh) /* packets, and not room alone */
+			vb_local_note_look(engine->local, got, engine->nic->now_ns);
 	}
 	if (with_udp)
 		got += look_at_udp(engine);

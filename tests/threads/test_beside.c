@@ -122,9 +122,13 @@ static int wire_poll(struct vb_carrier *carrier, int budget, bool *room)
 	return got;
 }
 
-bool vb_local_is_quiet(const struct vb_carrier *carrier)
+bool vb_local_is_worth_a_look(struct vb_carrier *carrier)
 {
-	return wire.tail == wire.head;
+	return wire.tail != wire.head;
+}
+
+void vb_local_note_look(struct vb_carrier *carrier, int packets, uint64_t now_ns)
+{
 }
 
 static void wire_flush(struct vb_carrier *carrier)
