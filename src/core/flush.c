@@ -78,13 +78,6 @@ void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct v
 	vb_ah_put(ah);
 }
 
-static struct vb_cq *recv_cq_of(const struct vb_qp *qp)
-{
-	const struct vb_srq *srq = vb_qp_srq(qp);
-
-	return srq && srq->cq ? srq->cq : qp->recv_cq;
-}
-
 void vb_qp_push_recv(struct vb_qp *qp, const struct vb_recv_wqe *recv, const struct vb_cqe *facts,
 		     const struct vb_reason *reason)
 {
@@ -96,7 +89,7 @@ void vb_qp_push_recv(struct vb_qp *qp, const struct vb_recv_wqe *recv, const str
 	cqe.vendor_err = reason ? (uint16_t)reason->check : VB_CHECK_NONE;
 	cqe.time_ns = qp->nic->now_ns;
 	vb_count(qp, VB_COUNTED_RECV, cqe.status == VB_WC_SUCCESS, cqe.byte_len);
-	vb_cq_push(recv_cq_of(qp), &cqe, reason);
+	vb_cq_push(vb_qp_recv_cq(qp), &cqe, reason);
 }
 
 static void complete_recv(struct vb_qp *qp, enum vb_wc_opcode opcode, uint32_t byte_len,

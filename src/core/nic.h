@@ -78,8 +78,8 @@ struct vb_nic_ops {
 	 * error drops the packet, as a wire would. */
 	int (*tx)(void *env, const struct vb_path *path, const struct vb_tx *tx);
 	/* direct - moves length bytes between local memory and the peer's region without the peer.
-	 * Returns the bytes moved (> 0), or any -errno: the request then goes as packets, and the
-	 * peer judges it. May be NULL. */
+	 * Returns the bytes moved (> 0) with now_ns brought up to date, or any -errno: the request
+	 * then goes as packets, and the peer judges it. May be NULL. */
 	ssize_t (*direct)(void *env, const struct vb_qp *qp, enum vb_direction direction,
 			  uint32_t rkey, uint64_t va, const struct iovec *local, int parts,
 			  uint32_t length);

@@ -89,17 +89,19 @@ static bool judge_flush(const struct vb_send_wr *wr)
 }
 
 /* is_unsuspicious - of what judge_send() asks, nothing concerns it. */
-static inline bool is_unsuspicious(const struct vb_qp *qp, const struct vb_send_wr *wr)
+static inline bool is_unsuspicious(const struct vb_qp *qp, const struct vb_send_wr *wr,
+				   uint64_t length)
 {
 	return qp->type == VB_QPT_RC && vb_qp_state(qp) == VB_QPS_RTS &&
 	       opcode_is_of(wr->opcode, OPCODES_UD | 1u << VB_WR_RDMA_WRITE) &&
-	       !(wr->flags & ~(VB_SEND_SIGNALED | VB_SEND_SOLICITED | VB_SEND_FENCE));
+	       !(wr->flags & ~FLAGS_ALL) &&
+	       (!(wr->flags & VB_SEND_INLINE) || length <= qp->cap.max_inline_data);
 }
 
 /* judge_send - whether the request can be posted to this QP at all; length is that of its SGEs. */
 static bool judge_send(const struct vb_qp *qp, const struct vb_send_wr *wr, uint64_t length)
 {
-	if (is_unsuspicious(qp, wr))
+	if (is_unsuspicious(qp, wr, length))
 		return true;
 	if (!state_takes_sends(vb_qp_state(qp)) ||
 	    !opcode_is_of(wr->opcode, opcodes_of_type(qp->type)))
@@ -163,27 +165,26 @@ static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const stru
 	bool is_inline = wr->flags & VB_SEND_INLINE;
 	bool too_long = length > message_limit(qp, wr);
 
-	*wqe = (struct vb_send_wqe){
-		.wr_id = wr->wr_id,
-		.remote_addr = wr->remote_addr,
-		.ah = qp->type == VB_QPT_UD ? wr->ah : NULL,
-		.length = (uint32_t)VB_MIN(length, (uint64_t)UINT32_MAX),
-		.num_sge = is_inline ? 0 : wr->num_sge,
-		.rkey = wr->rkey,
-		.imm = wr->imm,
-		.remote_qpn = wr->remote_qpn,
-		.remote_qkey = wr->remote_qkey,
-		.srqn = wr->remote_srqn,
-		.placement = wr->flush.placement,
-		.selectivity = wr->flush.selectivity,
-		.opcode = (uint8_t)wr->opcode,
-		.flags = (uint8_t)(wr->flags | (qp->sq_sig_all ? VB_SEND_SIGNALED : 0)),
-		.status_known = too_long,
-		.status = too_long ? VB_WC_LOC_LEN_ERR : VB_WC_SUCCESS,
-		.sges = wqe->sges,
-		.inline_data = wqe->inline_data,
-		.tso_header = wqe->tso_header,
-	};
+	/* One by one, and not what is written before it is read: the requester's half of it. */
+	wqe->wr_id = wr->wr_id;
+	wqe->remote_addr = wr->remote_addr;
+	wqe->ah = qp->type == VB_QPT_UD ? wr->ah : NULL;
+	wqe->length = (uint32_t)VB_MIN(length, (uint64_t)UINT32_MAX);
+	wqe->num_sge = is_inline ? 0 : wr->num_sge;
+	wqe->rkey = wr->rkey;
+	wqe->imm = wr->imm;
+	wqe->remote_qpn = wr->remote_qpn;
+	wqe->remote_qkey = wr->remote_qkey;
+	wqe->srqn = wr->remote_srqn;
+	wqe->moved = 0;
+	wqe->opcode = (uint8_t)wr->opcode;
+	wqe->placement = wr->flush.placement;
+	wqe->selectivity = wr->flush.selectivity;
+	wqe->flags = (uint8_t)(wr->flags | (qp->sq_sig_all ? VB_SEND_SIGNALED : 0));
+	wqe->by_packets = false;
+	wqe->status_known = too_long;
+	wqe->status = too_long ? VB_WC_LOC_LEN_ERR : VB_WC_SUCCESS;
+	wqe->own = false;
 	if (wr->opcode == VB_WR_BIND_MW) {
 		wqe->bind = wr->bind;
 	} else {
@@ -197,8 +198,9 @@ static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const stru
 	}
 	if (is_inline)
 		copy_inline(wqe, wr);
-	else if (wr->num_sge)
-		memcpy(wqe->sges, wr->sges, wr->num_sge * sizeof(*wr->sges));
+	else
+		for (uint32_t i = 0; i < wr->num_sge; i++) /* few: not worth a call */
+			wqe->sges[i] = wr->sges[i];
 }
 
 /* check_send - whether the request may be posted to this QP; *length is that of its message. The
@@ -238,7 +240,7 @@ int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr)
 		vb_qp_flush(qp);
 	else if (qp->state == VB_QPS_SQE)
 		vb_qp_flush_sends(qp);
-	else
+	else if (!vb_requester_sends_at_once(qp))
 		vb_nic_make_ready(qp->nic, qp);
 	vb_qp_settle(qp);
 	return 0;

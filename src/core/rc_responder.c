@@ -251,7 +251,7 @@ static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, const ui
 
 /* --- acknowledging ----------------------------------------------------------------------- */
 
-static void acknowledge(struct vb_qp *qp, uint8_t syndrome, uint32_t psn)
+void vb_rc_acknowledge(struct vb_qp *qp, uint8_t syndrome, uint32_t psn)
 {
 	struct vb_responder *resp = &qp->resp;
 
@@ -268,7 +268,7 @@ static void acknowledge(struct vb_qp *qp, uint8_t syndrome, uint32_t psn)
 void vb_rc_nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn)
 {
 	qp->nic->counters.tx_naks++;
-	acknowledge(qp, vb_aeth_syndrome(VB_AETH_NAK, code), psn);
+	vb_rc_acknowledge(qp, vb_aeth_syndrome(VB_AETH_NAK, code), psn);
 }
 
 static void count_failure(const struct vb_qp *qp, const struct vb_headers *h)
@@ -300,22 +300,6 @@ static void nak_and_fail(struct vb_qp *qp, const struct vb_headers *h, enum vb_n
 
 /* --- applying ---------------------------------------------------------------------------- */
 
-static void advance(struct vb_qp *qp, const struct vb_headers *h, uint32_t psns)
-{
-	struct vb_responder *resp = &qp->resp;
-
-	resp->epsn = vb_psn_add(resp->epsn, psns);
-	resp->last_opcode = h->opcode;
-	resp->seq_nak_sent = false;
-}
-
-static void end_message(struct vb_qp *qp)
-{
-	qp->resp.message = VB_MSG_NONE;
-	qp->resp.received = 0;
-	qp->resp.msn = (qp->resp.msn + 1) & VB_PSN_MASK;
-}
-
 /* apply_send - False: a local SGE was refused, or a window cannot be taken back; reason holds why.
  */
 static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
@@ -335,11 +319,11 @@ static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint32_t fl
 	}
 	resp->message = VB_MSG_SEND;
 	resp->received += bytes;
-	advance(qp, h, 1);
+	vb_rc_advance(qp, h->opcode, 1);
 	if (flags & VB_IS_LAST) {
 		const uint32_t total = resp->received;
 
-		end_message(qp);
+		vb_rc_end_message(qp);
 		if (tagged)
 			vb_tm_complete(qp, h, total, first);
 		else
@@ -375,9 +359,9 @@ static bool apply_write(struct vb_qp *qp, const struct vb_headers *h, uint32_t f
 		return absent(reason, resp->rkey, resp->va, bytes);
 	resp->va += bytes;
 	resp->write_left -= bytes;
-	advance(qp, h, 1);
+	vb_rc_advance(qp, h->opcode, 1);
 	if (flags & VB_IS_LAST) {
-		end_message(qp);
+		vb_rc_end_message(qp);
 		vb_count(qp, VB_COUNTED_REMOTE_WRITE, true, resp->write_total);
 		if (flags & VB_HAS_IMM)
 			vb_qp_complete_recv(qp, VB_WC_RECV_RDMA_WITH_IMM, resp->write_total, h);
@@ -407,7 +391,7 @@ static struct vb_reply *add_reply(struct vb_qp *qp, const struct vb_headers *h, 
 		.srqn = h->srqn,
 	};
 	resp->unacknowledged = resp->gap_told = false; /* the answer says it */
-	advance(qp, h, packets);
+	vb_rc_advance(qp, h->opcode, packets);
 	vb_nic_make_ready(qp->nic, qp);
 	return reply;
 }
@@ -507,7 +491,7 @@ static void apply(struct vb_qp *qp, const struct vb_headers *h, uint8_t *to, con
 	}
 	qp->resp.unacknowledged = true;
 	if (h->ack_req && qp->state != VB_QPS_ERR)
-		acknowledge(qp, VB_AETH_ACK_NO_CREDIT, h->psn);
+		vb_rc_acknowledge(qp, VB_AETH_ACK_NO_CREDIT, h->psn);
 }
 
 /* --- duplicates -------------------------------------------------------------------------- */
@@ -550,7 +534,8 @@ static void on_duplicate(struct vb_qp *qp, const struct vb_headers *h)
 
 	qp->nic->counters.rx_duplicate++;
 	if (flags & (VB_IS_SEND | VB_IS_WRITE))
-		acknowledge(qp, VB_AETH_ACK_NO_CREDIT, vb_psn_add(qp->resp.epsn, VB_PSN_MASK));
+		vb_rc_acknowledge(qp, VB_AETH_ACK_NO_CREDIT,
+				  vb_psn_add(qp->resp.epsn, VB_PSN_MASK));
 	else
 		answer_again(qp, h);
 }
@@ -596,12 +581,10 @@ bool vb_rc_on_middle(struct vb_qp *qp, uint8_t opcode, uint32_t psn, bool ack_re
 	if (psn != resp->epsn || resp->message == VB_MSG_NONE ||
 	    opcode != vb_opcode(VB_TRANSPORT_RC, same) || !place_middle(qp, payload))
 		return false;
-	resp->epsn = vb_psn_add(resp->epsn, 1);
-	resp->last_opcode = opcode;
-	resp->seq_nak_sent = false;
+	vb_rc_advance(qp, opcode, 1);
 	resp->unacknowledged = true;
 	if (ack_req)
-		acknowledge(qp, VB_AETH_ACK_NO_CREDIT, psn);
+		vb_rc_acknowledge(qp, VB_AETH_ACK_NO_CREDIT, psn);
 	return true;
 }
 
@@ -638,6 +621,8 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 	struct vb_reason reason = {.check = VB_CHECK_NONE}; /* nak_and_fail() says about whom */
 	uint8_t *to = NULL;
 
+	if (vb_rc_take_short(qp, h, payload, bytes))
+		return;
 	raise_comm_est(qp);
 	if (ahead < 0) {
 		on_duplicate(qp, h);
@@ -656,8 +641,8 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 		break;
 	case RNR:
 		qp->nic->counters.tx_rnr_naks++;
-		acknowledge(qp, vb_aeth_syndrome(VB_AETH_RNR_NAK, qp->attr.min_rnr_timer),
-			    resp->epsn);
+		vb_rc_acknowledge(qp, vb_aeth_syndrome(VB_AETH_RNR_NAK, qp->attr.min_rnr_timer),
+				  resp->epsn);
 		resp->seq_nak_sent = true; /* what follows in flight is dropped in silence */
 		break;
 	case INVALID_REQUEST:

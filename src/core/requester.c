@@ -25,6 +25,7 @@
 #define WINDOW_MAX 65536u	/* far below 2^23, where PSN order would be lost */
 #define PACE_NS 1000000ull	/* in which UC and UD send one window */
 #define PACE_OVERHEAD 512u	/* bytes that a small packet costs its receiver besides */
+#define AT_ONCE_MAX 4096u	/* bytes of a copy that is not left to the run */
 #define DIRECT_PIECE (1u << 20) /* bytes of one direct copy */
 _Static_assert(DIRECT_PIECE <= VB_NULL_BYTES, "a null region has enough zeros");
 
@@ -208,15 +209,44 @@ static bool has_plain_memory(const struct vb_qp *qp, const struct vb_send_wqe *w
 	return true;
 }
 
+/* refuse_copy - the request becomes one of packets. */
+static void refuse_copy(struct vb_qp *qp, struct vb_send_wqe *w)
+{
+	qp->nic->counters.direct_refused++;
+	w->by_packets = true;
+	w->moved = 0;
+}
+
+/* copy_piece - of the request, which is the oldest, from or to these parts. It is complete then, or
+ * has become one of packets, or another piece is left. The bytes moved. */
+static uint32_t copy_piece(struct vb_qp *qp, struct vb_send_wqe *w, const struct iovec *iov,
+			   int parts, uint32_t piece)
+{
+	struct vb_nic *nic = qp->nic;
+	const ssize_t moved =
+		nic->ops.direct(nic->env, qp, is_read(w) ? VB_DIRECT_READ : VB_DIRECT_WRITE,
+				w->rkey, w->remote_addr + w->moved, iov, parts, piece);
+
+	if (moved <= 0) {
+		refuse_copy(qp, w);
+		return 0;
+	}
+	VB_ASSERT((uint64_t)moved <= piece);
+	nic->counters.direct_bytes += (uint64_t)moved;
+	w->moved += (uint32_t)moved;
+	if (w->moved == w->length)
+		vb_qp_complete_send(qp, VB_WC_SUCCESS, NULL);
+	return (uint32_t)moved;
+}
+
 /* move_directly - one piece of the copy. SENT: the request is complete, or has become one of
  * packets. */
 static enum outcome move_directly(struct vb_qp *qp, struct vb_send_wqe *w, uint32_t *budget)
 {
-	struct vb_nic *nic = qp->nic;
+	const uint32_t piece = VB_MIN(w->length - w->moved, DIRECT_PIECE);
 	struct iovec iov[VB_MAX_SGE];
 	struct vb_reason reason = {0};
-	uint32_t piece = VB_MIN(w->length - w->moved, DIRECT_PIECE);
-	ssize_t moved;
+	uint32_t moved;
 	int parts;
 
 	if (qp->sq_una != qp->sq_next)
@@ -224,22 +254,13 @@ static enum outcome move_directly(struct vb_qp *qp, struct vb_send_wqe *w, uint3
 	parts = local_iovec(qp, w, w->moved, piece, iov, &reason);
 	if (parts < 0)
 		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
-	moved = -EFAULT;
-	if (has_plain_memory(qp, w))
-		moved = nic->ops.direct(nic->env, qp, is_read(w) ? VB_DIRECT_READ : VB_DIRECT_WRITE,
-					w->rkey, w->remote_addr + w->moved, iov, parts, piece);
-	if (moved <= 0) {
-		nic->counters.direct_refused++;
-		w->by_packets = true;
-		w->moved = 0;
+	if (!has_plain_memory(qp, w)) {
+		refuse_copy(qp, w);
 		return SENT;
 	}
-	VB_ASSERT((uint64_t)moved <= piece);
-	nic->counters.direct_bytes += (uint64_t)moved;
-	w->moved += (uint32_t)moved;
-	*budget -= VB_MIN(*budget, 1 + (uint32_t)moved / (DIRECT_PIECE / 16));
-	if (w->moved == w->length)
-		vb_qp_complete_send(qp, VB_WC_SUCCESS, NULL);
+	moved = copy_piece(qp, w, iov, parts, piece);
+	if (moved)
+		*budget -= VB_MIN(*budget, 1 + moved / (DIRECT_PIECE / 16));
 	return SENT;
 }
 
@@ -501,6 +522,13 @@ static inline void start_timer(struct vb_qp *qp, uint64_t now_ns)
 	vb_nic_arm_timer(qp->nic, qp, vb_requester_deadline(qp));
 }
 
+/* start_timer_if_sent - the same where nothing may be. */
+static inline void start_timer_if_sent(struct vb_qp *qp, uint64_t now_ns)
+{
+	if (qp->req.nxt_psn != qp->req.una_psn)
+		start_timer(qp, now_ns);
+}
+
 static void note_sent(struct vb_qp *qp, const struct vb_send_wqe *w, const struct outgoing *out,
 		      uint64_t now_ns)
 {
@@ -647,9 +675,8 @@ static const uint8_t *only_piece(const struct vb_qp *qp, const struct vb_send_wq
 	return vb_ordinary_memory(qp->nic, vb_send_pd(qp), w->sges, 0, w->length, 0);
 }
 
-/* send_short - what begin() and send_packet() do with such a message. */
-static enum outcome send_short(struct vb_qp *qp, struct vb_send_wqe *w, const uint8_t *from,
-			       uint64_t now_ns)
+/* send_short - what begin() and send_packet() do with such a message, but for the timer. */
+static enum outcome send_short(struct vb_qp *qp, struct vb_send_wqe *w, const uint8_t *from)
 {
 	const bool imm = w->opcode == VB_WR_SEND_WITH_IMM;
 	const struct iovec iov = {(void *)(uintptr_t)from, w->length};
@@ -674,8 +701,45 @@ static enum outcome send_short(struct vb_qp *qp, struct vb_send_wqe *w, const ui
 	qp->req.nxt_psn = qp->req.end_psn = vb_psn_add(qp->req.end_psn, 1);
 	qp->req.since_ack_req = 0;
 	qp->sq_next++;
-	start_timer(qp, now_ns);
 	return SENT;
+}
+
+/* copies_at_once - such a WRITE or READ of one piece of ordinary memory. False: it is something
+ * else, or not done. */
+static bool copies_at_once(struct vb_qp *qp, struct vb_send_wqe *w)
+{
+	struct iovec iov = {w->inline_data, w->length};
+
+	if (!may_go_direct(qp, w) || w->length > AT_ONCE_MAX)
+		return false;
+	if (!(w->flags & VB_SEND_INLINE)) {
+		if (w->num_sge != 1)
+			return false;
+		iov.iov_base = vb_ordinary_memory(qp->nic, vb_send_pd(qp), w->sges, 0, w->length,
+						  is_read(w) ? VB_ACCESS_LOCAL_WRITE : 0);
+	}
+	return iov.iov_base && copy_piece(qp, w, &iov, 1, w->length) == iov.iov_len;
+}
+
+/* A carrier of pieces hands each packet on as it comes; one that fills datagrams waits for more.
+ * Without the time: a timer that is to be started is the next run's. */
+bool vb_requester_sends_at_once(struct vb_qp *qp)
+{
+	const struct vb_requester *req = &qp->req;
+	struct vb_send_wqe *w = vb_qp_wqe(qp, qp->sq_next);
+	const uint8_t *from;
+
+	if (!qp->path.own_segment || qp->state != VB_QPS_RTS || qp->sq_head - qp->sq_next != 1 ||
+	    qp->sq_next != req->sq_assigned || req->nxt_psn != req->end_psn || qp->blocked ||
+	    req->wait_until_ns || w->status_known)
+		return false;
+	if (qp->sq_una == qp->sq_next && copies_at_once(qp, w))
+		return true;
+	from = only_piece(qp, w);
+	if (!from)
+		return false;
+	(void)send_short(qp, w, from);
+	return qp->blocked || req->ack_deadline_ns;
 }
 
 bool vb_requester_goes_on(const struct vb_qp *qp)
@@ -723,6 +787,7 @@ bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 
 	if (qp->req.wait_until_ns)
 		return false;
+	start_timer_if_sent(qp, now_ns); /* of what was sent at once */
 	while (outcome == SENT && budget > 0 && qp->sq_next != qp->sq_head) {
 		struct vb_send_wqe *w = vb_qp_wqe(qp, qp->sq_next);
 		const uint8_t *from;
@@ -740,7 +805,8 @@ bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 			outcome = send_packet(qp, w, now_ns);
 			budget--;
 		} else if ((from = only_piece(qp, w)) != NULL) {
-			outcome = send_short(qp, w, from, now_ns);
+			outcome = send_short(qp, w, from);
+			start_timer_if_sent(qp, now_ns);
 			budget--;
 		} else if (is_of_windows(w)) {
 			outcome = change_window(qp, w);

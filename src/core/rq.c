@@ -103,15 +103,14 @@ int vb_rq_post(struct vb_rq *rq, const struct vb_recv_wr *wr)
 
 bool vb_rq_take(struct vb_rq *rq, struct vb_recv_wqe *out)
 {
-	const struct vb_recv_wqe *wqe;
+	const struct vb_recv_wqe *wqe = vb_rq_first(rq);
 
-	if (vb_rq_count(rq) == 0)
+	if (!wqe)
 		return false;
-	wqe = &rq->ring[rq->tail & rq->mask];
 	out->wr_id = wqe->wr_id;
 	out->length = wqe->length;
 	copy_sges(out, wqe->sges, wqe->num_sge);
-	__atomic_store_n(&rq->tail, rq->tail + 1, __ATOMIC_RELEASE);
+	vb_rq_drop_first(rq);
 	return true;
 }
 

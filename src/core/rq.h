@@ -78,6 +78,19 @@ void vb_rq_reset(struct vb_rq *rq);
  * VB_MAX_MESSAGE. */
 int vb_rq_post(struct vb_rq *rq, const struct vb_recv_wr *wr);
 
+/* vb_rq_first - the oldest request, which stays; NULL: empty. */
+static inline const struct vb_recv_wqe *vb_rq_first(const struct vb_rq *rq)
+{
+	if (__atomic_load_n(&rq->head, __ATOMIC_ACQUIRE) == rq->tail)
+		return NULL;
+	return &rq->ring[rq->tail & rq->mask];
+}
+/* vb_rq_drop_first - its slot is free. */
+static inline void vb_rq_drop_first(struct vb_rq *rq)
+{
+	__atomic_store_n(&rq->tail, rq->tail + 1, __ATOMIC_RELEASE);
+}
+
 /* vb_rq_take - copies the oldest request into out, whose sges has room for max_sge. False: empty.
  */
 bool vb_rq_take(struct vb_rq *rq, struct vb_recv_wqe *out);

@@ -50,6 +50,13 @@ void vb_qp_fail_recv(struct vb_qp *qp, enum vb_status status, const struct vb_re
 /* vb_qp_complete_recv - the held receive request completes with success. */
 void vb_qp_complete_recv(struct vb_qp *qp, enum vb_wc_opcode opcode, uint32_t byte_len,
 			 const struct vb_headers *h);
+/* vb_qp_recv_cq - where its receives complete. */
+static inline struct vb_cq *vb_qp_recv_cq(const struct vb_qp *qp)
+{
+	const struct vb_srq *srq = vb_qp_srq(qp);
+
+	return srq && srq->cq ? srq->cq : qp->recv_cq;
+}
 /* vb_qp_push_recv - a completion of recv with these facts, into the CQ that its receives have. */
 void vb_qp_push_recv(struct vb_qp *qp, const struct vb_recv_wqe *recv, const struct vb_cqe *facts,
 		     const struct vb_reason *reason);
@@ -75,6 +82,10 @@ void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct v
 void vb_requester_start(struct vb_qp *qp);
 /* vb_requester_run - sends what may be sent now. True: budget used up, more is waiting. */
 bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns);
+/* vb_requester_sends_at_once - tries to send what was just posted, where nothing is gained by
+ * waiting for the run: a short message or copy for a peer of this host, and nothing before it.
+ * False: the run has something to do. */
+bool vb_requester_sends_at_once(struct vb_qp *qp);
 /* vb_requester_goes_on - it has one SEND to begin, and the timer runs for others already. */
 bool vb_requester_goes_on(const struct vb_qp *qp);
 /* vb_requester_check_drained - SQD: raises SQ_DRAINED once nothing is under way. */
@@ -114,8 +125,30 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
  * the next one of its message, with ordinary memory for it, and goes to vb_rc_on_request(). */
 bool vb_rc_on_middle(struct vb_qp *qp, uint8_t opcode, uint32_t psn, bool ack_req,
 		     const uint8_t *payload);
+/* vb_rc_acknowledge - the ACK or NAK is to be said, behind what is owed already. */
+void vb_rc_acknowledge(struct vb_qp *qp, uint8_t syndrome, uint32_t psn);
+/* vb_rc_advance - a request that takes so many PSNs was accepted. */
+static inline void vb_rc_advance(struct vb_qp *qp, uint8_t opcode, uint32_t psns)
+{
+	qp->resp.epsn = vb_psn_add(qp->resp.epsn, psns);
+	qp->resp.last_opcode = opcode;
+	qp->resp.seq_nak_sent = false;
+}
+/* vb_rc_end_message - that was the last packet of a SEND or WRITE. */
+static inline void vb_rc_end_message(struct vb_qp *qp)
+{
+	qp->resp.message = VB_MSG_NONE;
+	qp->resp.received = 0;
+	qp->resp.msn = (qp->resp.msn + 1) & VB_PSN_MASK;
+}
 /* vb_rc_nak - says so once what was accepted before is answered. */
 void vb_rc_nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn);
+
+/* --- rc_short.c -------------------------------------------------------------------------- */
+/* vb_rc_take_short - takes the usual short SEND at little cost. False: nothing happened, and it is
+ * to be judged. */
+bool vb_rc_take_short(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
+		      uint32_t bytes);
 
 /* --- rc_answers.c ------------------------------------------------------------------------ */
 /* vb_rc_responder_run - sends answers and the acknowledgement. True: more is waiting. */

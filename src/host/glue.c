@@ -176,10 +176,14 @@ static ssize_t direct(void *env, const struct vb_qp *qp, enum vb_direction direc
 		      uint64_t va, const struct iovec *local, int parts, uint32_t length)
 {
 	struct vb_engine *engine = env;
+	ssize_t moved;
 
 	vb_engine_shield(engine);
-	return vb_local_direct(engine->local, direction == VB_DIRECT_WRITE, qp->qpn,
-			       qp->attr.dest_qpn, rkey, va, local, parts, length);
+	moved = vb_local_direct(engine->local, direction == VB_DIRECT_WRITE, qp->qpn,
+				qp->attr.dest_qpn, rkey, va, local, parts, length);
+	if (moved > 0)
+		vb_engine_refresh(engine);
+	return moved;
 }
 
 static int direct_atomic(void *env, const struct vb_qp *qp, uint32_t rkey, uint64_t va,

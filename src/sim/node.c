@@ -216,6 +216,7 @@ static ssize_t direct(void *env, const struct vb_qp *qp, enum vb_direction direc
 			memcpy(local[i].iov_base, remote + moved, n);
 		moved += n;
 	}
+	node->nic->now_ns = sim->now_ns;
 	node->count.direct++;
 	vb_sim_say(sim, "%c direct %s qpn %06x va %" PRIx64 " %u of %u", 'A' + node->index,
 		   direction == VB_DIRECT_WRITE ? "write" : "read", qp->qpn, va, moved, length);

@@ -742,6 +742,54 @@ static void test_message_over_two_gib(void **state)
 	tear_down(&x);
 }
 
+/* 4.096 us * 2^14 (IBTA 9.7.6.1.3) */
+#define TIMEOUT_NS (4096ull << 14)
+
+/* A carrier of pieces takes a short message as it is posted; its timer starts with the next run,
+ * which is told the time. */
+static void test_short_messages_go_at_once_where_nothing_is_gained_by_waiting(void **state)
+{
+	struct fixture x;
+	struct vb_send_wr wr;
+
+	set_up(&x, VB_QPT_RC, VB_QPS_RESET);
+	x.fake.own_segment = true;
+	x.fake.segment_max = 16384;
+	fake_bring_to(x.q.qp, VB_QPS_RTS);
+	(void)vb_nic_run(x.fake.nic, 1000);
+	assert_int_equal(post(&x, 1, VB_SEND_SIGNALED), 0);
+	assert_int_equal(x.fake.tx_count, 1);
+	assert_int_equal(x.fake.tx_headers.opcode, VB_OP_SEND_ONLY);
+	assert_int_equal(x.fake.tx_headers.psn, 0x654321);
+	assert_true(x.fake.tx_headers.ack_req);
+	assert_memory_equal(x.fake.tx_payload, x.memory, 16);
+	assert_false(vb_list_is_empty(&x.fake.nic->ready));
+	(void)vb_nic_run(x.fake.nic, 5000);
+	assert_int_equal(x.fake.tx_count, 1);
+	assert_int_equal(vb_nic_deadline(x.fake.nic), 5000 + TIMEOUT_NS);
+
+	/* The timer runs: there is nothing left to do. */
+	wr = make_wr(&x, 2, VB_SEND_SOLICITED);
+	wr.opcode = VB_WR_SEND_WITH_IMM;
+	wr.imm = 0x01020304;
+	assert_int_equal(vb_qp_post_send(x.q.qp, &wr), 0);
+	assert_int_equal(x.fake.tx_count, 2);
+	assert_int_equal(x.fake.tx_headers.opcode, VB_OP_SEND_ONLY_IMM);
+	assert_int_equal(x.fake.tx_headers.imm, 0x01020304);
+	assert_true(x.fake.tx_headers.solicited);
+	assert_true(vb_list_is_empty(&x.fake.nic->ready));
+
+	/* What has to wait does, and what is behind it. */
+	wr = make_wr(&x, 3, VB_SEND_FENCE);
+	assert_int_equal(vb_qp_post_send(x.q.qp, &wr), 0);
+	assert_int_equal(post(&x, 4, 0), 0);
+	assert_int_equal(x.fake.tx_count, 2);
+	(void)vb_nic_run(x.fake.nic, 6000);
+	assert_int_equal(x.fake.tx_count, 4);
+	assert_int_equal(vb_nic_deadline(x.fake.nic), 5000 + TIMEOUT_NS);
+	tear_down(&x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -762,6 +810,7 @@ int main(void)
 		cmocka_unit_test(test_inline_cap_is_on_the_sum),
 		cmocka_unit_test(test_little_inline_when_none_was_asked_for),
 		cmocka_unit_test(test_slots_come_free_by_polling),
+		cmocka_unit_test(test_short_messages_go_at_once_where_nothing_is_gained_by_waiting),
 		cmocka_unit_test(test_unsignalled_slots_stay_taken),
 		cmocka_unit_test(test_each_completion_frees_up_to_itself),
 		cmocka_unit_test(test_sq_sig_all),
