@@ -6,7 +6,8 @@
  *   qp_state.c    the state table, modify, what a change of state sets in motion
  *   post.c        posting send and receive requests: the checks, the queue
  *   beside.c      the same by a thread that does not drive the NIC
- *   requester.c   from requests to packets, for all types; rc_requester.c what RC adds
+ *   requester.c   from requests to packets, for all types; build.c makes them; rc_requester.c what
+ *                 RC adds
  *   rc_responder.c, rc_answers.c, rc_short.c, uc.c, ud.c   from packets to memory and completions
  *   xrc.c         what the two halves of XRC have instead of a PD and a receive CQ
  *

@@ -16,6 +16,7 @@
  */
 #include <errno.h>
 
+#include "core/build.h"
 #include "core/transport.h"
 
 #define PACKETS_PER_TURN 64u	   /* one QP's share of a run, then the next QP */
@@ -362,125 +363,9 @@ static enum outcome begin(struct vb_qp *qp, struct vb_send_wqe *w)
 
 /* --- one packet -------------------------------------------------------------------------- */
 
-static enum vb_operation send_or_write(const struct vb_send_wqe *w, bool first, bool last)
-{
-	const bool write = w->opcode == VB_WR_RDMA_WRITE || w->opcode == VB_WR_RDMA_WRITE_WITH_IMM;
-	const bool imm = w->opcode == VB_WR_SEND_WITH_IMM || w->opcode == VB_WR_RDMA_WRITE_WITH_IMM;
-
-	if (last && w->opcode == VB_WR_SEND_WITH_INV)
-		return first ? VB_OP_SEND_ONLY_INV : VB_OP_SEND_LAST_INV;
-	if (first && last) {
-		if (write)
-			return imm ? VB_OP_WRITE_ONLY_IMM : VB_OP_WRITE_ONLY;
-		return imm ? VB_OP_SEND_ONLY_IMM : VB_OP_SEND_ONLY;
-	}
-	if (first)
-		return write ? VB_OP_WRITE_FIRST : VB_OP_SEND_FIRST;
-	if (!last)
-		return write ? VB_OP_WRITE_MIDDLE : VB_OP_SEND_MIDDLE;
-	if (write)
-		return imm ? VB_OP_WRITE_LAST_IMM : VB_OP_WRITE_LAST;
-	return imm ? VB_OP_SEND_LAST_IMM : VB_OP_SEND_LAST;
-}
-
-/* A packet about to go: its headers and the message bytes it carries. */
-struct outgoing {
-	struct vb_headers h;
-	uint32_t offset, bytes; /* payload */
-	uint32_t psns;		/* how far it moves nxt_psn */
-};
-
-static void build_read(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t index,
-		       struct outgoing *out)
-{
-	uint32_t chunk = vb_read_chunk(qp);
-	uint32_t end = VB_MIN(w->packets, (index / chunk + 1) * chunk);
-	uint64_t from = (uint64_t)index * qp->mtu;
-	uint64_t until = VB_MIN((uint64_t)end * qp->mtu, (uint64_t)w->length);
-
-	out->h.opcode = vb_opcode(vb_qp_transport(qp), VB_OP_READ_REQUEST);
-	out->h.ack_req = true;
-	out->h.reth.va = w->remote_addr + from;
-	out->h.reth.rkey = w->rkey;
-	out->h.reth.length = (uint32_t)(until - from);
-	out->psns = end - index;
-}
-
-static void build_atomic(const struct vb_qp *qp, const struct vb_send_wqe *w, struct outgoing *out)
-{
-	const bool swap = w->opcode == VB_WR_ATOMIC_CMP_AND_SWP;
-
-	out->h.opcode = vb_opcode(vb_qp_transport(qp), swap ? VB_OP_CMP_SWP : VB_OP_FETCH_ADD);
-	out->h.ack_req = true;
-	out->h.atomic.va = w->remote_addr;
-	out->h.atomic.rkey = w->rkey;
-	out->h.atomic.swap_add = swap ? w->swap : w->compare_add;
-	out->h.atomic.compare = swap ? w->compare_add : 0;
-}
-
-/* build_placement - FLUSH, or an ATOMIC WRITE with its eight bytes. */
-static void build_placement(const struct vb_qp *qp, const struct vb_send_wqe *w,
-			    struct outgoing *out)
-{
-	const bool flush = w->opcode == VB_WR_FLUSH;
-
-	out->h.opcode = vb_opcode(vb_qp_transport(qp), flush ? VB_OP_FLUSH : VB_OP_ATOMIC_WRITE);
-	out->h.ack_req = true;
-	out->h.feth.placement = w->placement;
-	out->h.feth.selectivity = w->selectivity;
-	out->h.reth.va = w->remote_addr;
-	out->h.reth.rkey = w->rkey;
-	out->h.reth.length = w->length;
-	out->bytes = flush ? 0 : w->length;
-}
-
-static void build_send_or_write(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t index,
-				struct outgoing *out)
-{
-	const bool last = index == w->packets - 1;
-
-	out->offset = index * qp->mtu;
-	out->bytes = last ? w->length - out->offset : qp->mtu;
-	out->h.opcode = vb_opcode(vb_qp_transport(qp), send_or_write(w, index == 0, last));
-	out->h.solicited = last && (w->flags & VB_SEND_SOLICITED);
-	out->h.pad = (uint8_t)(-out->bytes & 3);
-	out->h.imm = out->h.invalidate_rkey = w->imm;
-	out->h.reth.va = w->remote_addr;
-	out->h.reth.rkey = w->rkey;
-	out->h.reth.length = w->length;
-	if (vb_qp_is_reliable(qp))
-		out->h.ack_req = last || qp->req.since_ack_req + 1 >= qp->req.cwnd / 4;
-	if (qp->type == VB_QPT_UD) {
-		/* IBTA 10.2.5: a Q_Key with its top bit set stands for the QP's own. */
-		out->h.deth.qkey = w->remote_qkey & 0x80000000u ? qp->attr.qkey : w->remote_qkey;
-		out->h.deth.src_qpn = qp->qpn;
-	}
-}
-
-/* build - the packet with this PSN of this request, as a pure function of both (but for AckReq). */
-static void build(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t psn,
-		  struct outgoing *out)
-{
-	uint32_t index = (psn - w->psn) & VB_PSN_MASK;
-
-	*out = (struct outgoing){.psns = 1};
-	out->h.pkey = VB_DEFAULT_PKEY;
-	out->h.qpn = qp->type == VB_QPT_UD ? w->remote_qpn : qp->attr.dest_qpn;
-	out->h.psn = psn;
-	out->h.srqn = w->srqn;
-	if (is_read(w))
-		build_read(qp, w, index, out);
-	else if (is_atomic(w))
-		build_atomic(qp, w, out);
-	else if (is_answered(w))
-		build_placement(qp, w, out);
-	else
-		build_send_or_write(qp, w, index, out);
-}
-
 /* window_is_open - RC: the peer has room for the packet, as far as its acknowledgements tell. */
 static bool window_is_open(const struct vb_qp *qp, const struct vb_send_wqe *w,
-			   const struct outgoing *out)
+			   const struct vb_outgoing *out)
 {
 	const struct vb_requester *req = &qp->req;
 	uint32_t in_flight = (req->nxt_psn - req->una_psn) & VB_PSN_MASK;
@@ -529,7 +414,7 @@ static inline void start_timer_if_sent(struct vb_qp *qp, uint64_t now_ns)
 		start_timer(qp, now_ns);
 }
 
-static void note_sent(struct vb_qp *qp, const struct vb_send_wqe *w, const struct outgoing *out,
+static void note_sent(struct vb_qp *qp, const struct vb_send_wqe *w, const struct vb_outgoing *out,
 		      uint64_t now_ns)
 {
 	struct vb_requester *req = &qp->req;
@@ -576,10 +461,10 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 	struct vb_nic *nic = qp->nic;
 	struct iovec iov[VB_MAX_SGE];
 	struct vb_reason reason = {0};
-	struct outgoing out;
+	struct vb_outgoing out;
 	int parts = 0;
 
-	build(qp, w, qp->req.nxt_psn, &out);
+	vb_build(qp, w, qp->req.nxt_psn, &out);
 	if (vb_qp_is_reliable(qp) ? !window_is_open(qp, w, &out) : !in_turn(qp, path, now_ns))
 		return WAIT;
 	if (out.bytes > 0)
@@ -629,7 +514,7 @@ static enum outcome send_middles(struct vb_qp *qp, const struct vb_send_wqe *w, 
 	struct vb_requester *req = &qp->req;
 	struct iovec iov = {(void *)(uintptr_t)from, qp->mtu};
 	struct vb_headers h = {
-		.opcode = vb_opcode(VB_TRANSPORT_RC, send_or_write(w, false, false)),
+		.opcode = vb_opcode(VB_TRANSPORT_RC, vb_send_or_write(w, false, false)),
 		.pkey = VB_DEFAULT_PKEY,
 		.qpn = qp->attr.dest_qpn,
 	};
