@@ -34,7 +34,7 @@
 #define VB_UDP_SEGMENTS 64u	  /* per train: older kernels take no more */
 #define VB_UDP_TRAIN_BYTES 65000u /* UDP payload; the IP packet must stay under 64 KiB */
 
-#define VB_UDP_RX_BATCH 2u
+#define VB_UDP_RX_BATCH 4u
 #define VB_UDP_RX_BYTES 65536u /* no datagram is longer */
 #define VB_UDP_RX_CONTROL 128u
 #define VB_UDP_COLD_AFTER 64u	 /* empty polls in a row */
