@@ -185,6 +185,8 @@ static int local_poll(struct vb_carrier *carrier, int budget, bool *room)
 
 	if (vb_local_is_quiet(local))
 		return 0;
+	if (local->lent_looks)
+		vb_local_help(local);
 	count = serve_followed(local, budget);
 	if (__atomic_load_n(&local->bell->summary, __ATOMIC_RELAXED))
 		vb_local_bell_take(local);
@@ -337,6 +339,7 @@ void vb_local_route(struct vb_carrier *carrier, struct vb_path *path)
 	path->own_segment = true;
 	path->window = 0;
 	path->direct = true;
+	path->lend_from = VB_LOCAL_LEND_FROM;
 	path->carrier = carrier;
 	path->peer = NULL;
 	memset(path->word, 0, sizeof(path->word));

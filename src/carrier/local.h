@@ -12,15 +12,16 @@
 #include "carrier/carrier.h"
 #include "registry/registry.h"
 
-#define VB_LOCAL_SEGMENT 16384u /* payload bytes of one packet in a ring */
+#define VB_LOCAL_SEGMENT 16384u	   /* payload bytes of one packet in a ring */
+#define VB_LOCAL_LEND_FROM 524288u /* bytes of a message: one copy is faster than two from here */
 
 int vb_local_create(struct vb_carrier **out, struct vb_registry *registry, vb_deliver_fn deliver,
 		    void *env) VB_MUST_USE;
 void vb_local_drop_in_child(struct vb_carrier *carrier);
 
-/* vb_local_live - by a thread that lives as long as the process: its peers' copies then need not ask
- * the kernel whether that lives. vb_local_live_no_more - by the same thread, where it ends before
- * the carrier does. */
+/* vb_local_live - by a thread that lives as long as the process: its peers' copies then need not
+ * ask the kernel whether that lives. vb_local_live_no_more - by the same thread, where it ends
+ * before the carrier does. */
 void vb_local_live(struct vb_carrier *carrier);
 void vb_local_live_no_more(struct vb_carrier *carrier);
 
@@ -80,6 +81,11 @@ ssize_t vb_local_direct(struct vb_carrier *carrier, bool write, uint32_t qpn, ui
 			uint32_t rkey, uint64_t va, const struct iovec *local, int parts,
 			uint32_t length);
 
+/* vb_local_fetch - payload that the peer lent, into parts that hold as much: the same copy, from
+ * whatever region the peer shows, whatever remote rights it has. 0 or -errno as above. */
+int vb_local_fetch(struct vb_carrier *carrier, uint32_t qpn, uint32_t dest_qpn,
+		   const struct vb_lent *lent, const struct iovec *to, int parts);
+
 /* An atomic on eight bytes (IBTA 9.4.5). */
 struct vb_local_atomic {
 	bool swap; /* compare and swap, else fetch and add */
@@ -95,6 +101,7 @@ void vb_local_use_shared(struct vb_carrier *carrier);
 
 struct vb_local_counters {
 	uint64_t tx_packets, rx_packets, direct_writes, direct_reads, direct_refused, wakeups_sent;
+	uint64_t fetched, fetch_refused, helped;
 	uint64_t shared_accesses, shared_atomics; /* without a system call; the first are counted
 						     above too */
 };

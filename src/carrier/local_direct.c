@@ -11,6 +11,9 @@
  *      target = the range (full barrier); both entries unchanged?
  *      copy, to where target says then; hazard = 0
  *
+ * A receiver that fetches what a SEND lent it (vb_local_fetch) is an initiator like any other, but
+ * needs no remote right: the region is the sender's own, and it named it.
+ *
  * Any doubt is an -errno. The request then goes as packets, and the peer itself judges.
  *
  * Where the whole range is in pages that both have mapped (local_share.c), the copy is memmove(3),
@@ -59,15 +62,8 @@ static bool has_page(const uint64_t *pages, size_t offset)
 	return __atomic_load_n(&pages[page / 64], __ATOMIC_ACQUIRE) >> (page % 64) & 1;
 }
 
-/* What a permission rests on: the peer's entries as they were; and the addresses whose pages are in
- * the peer's arena, none where both are 0. */
-struct grant {
-	const uint32_t *qp_now, *mr_now;
-	uint32_t qp_seq, mr_seq;
-	uint64_t shared_from, shared_to, shared_at;
-};
-
-static void grant_shared(const struct vb_local_mr_entry *mr, uint64_t page, struct grant *grant)
+static void grant_shared(const struct vb_local_mr_entry *mr, uint64_t page,
+			 struct vb_local_grant *grant)
 {
 	if (!(mr->shared & VB_LOCAL_SHARED))
 		return;
@@ -76,13 +72,13 @@ static void grant_shared(const struct vb_local_mr_entry *mr, uint64_t page, stru
 	grant->shared_at = mr->shared & ~VB_LOCAL_SHARED;
 }
 
-/* The peer's address of the range, or 0: refused. The hazard stands already. in_place: the peer is
- * this process. */
-static uint64_t check_access(const struct vb_local *local, const struct vb_local_area *area,
-			     bool in_place, uint32_t right, uint32_t qpn, uint32_t dest_qpn,
-			     uint32_t rkey, uint64_t va, uint32_t length, struct grant *grant)
+uint64_t vb_local_check_access(const struct vb_local *local, const struct vb_local_area *area,
+			       bool in_place, const struct vb_local_wanted *wanted,
+			       struct vb_local_grant *grant)
 {
-	uint32_t qp_index = dest_qpn % VB_LOCAL_QPS, mr_index = vb_local_mr_index(rkey);
+	const uint32_t qp_index = wanted->dest_qpn % VB_LOCAL_QPS;
+	const uint32_t mr_index = vb_local_mr_index(wanted->rkey);
+	const uint32_t right = wanted->right;
 	struct vb_local_qp_entry qp;
 	struct vb_local_mr_entry mr;
 	uint64_t offset;
@@ -92,20 +88,21 @@ static uint64_t check_access(const struct vb_local *local, const struct vb_local
 		return 0;
 	if (!SNAPSHOT(&area->qps[qp_index], qp) || !SNAPSHOT(&area->mrs[mr_index], mr))
 		return 0;
-	if (qp.qpn != dest_qpn || qp.open != 1 || qp.dest_qpn != qpn || !(qp.access & right))
+	if (qp.qpn != wanted->dest_qpn || qp.open != 1 || qp.dest_qpn != wanted->qpn ||
+	    right & ~qp.access)
 		return 0;
-	if (mr.rkey != rkey || mr.pd_id != qp.pd_id || !(mr.access & right) ||
-	    (mr.qpn && mr.qpn != dest_qpn))
+	if (mr.rkey != wanted->rkey || mr.pd_id != qp.pd_id || right & ~mr.access ||
+	    (mr.qpn && mr.qpn != wanted->dest_qpn))
 		return 0;
 	/* Memory that may be missing: the kernel finds out in the other process, nobody in ours. */
 	if (mr.access & ACCESS_ON_DEMAND && in_place)
 		return 0;
-	offset = va - mr.iova;
-	if (va < mr.iova || length > mr.length || offset > mr.length - length)
+	offset = wanted->va - mr.iova;
+	if (wanted->va < mr.iova || wanted->bytes > mr.length || offset > mr.length - wanted->bytes)
 		return 0;
 	if (mr.addr == 0 || mr.addr + mr.length < mr.addr)
 		return 0;
-	*grant = (struct grant){
+	*grant = (struct vb_local_grant){
 		.qp_now = &area->qps[qp_index].seq,
 		.mr_now = &area->mrs[mr_index].seq,
 		.qp_seq = qp.seq,
@@ -115,7 +112,7 @@ static uint64_t check_access(const struct vb_local *local, const struct vb_local
 	return mr.addr + offset;
 }
 
-static bool still_granted(const struct grant *grant)
+static bool still_granted(const struct vb_local_grant *grant)
 {
 	return __atomic_load_n(grant->qp_now, __ATOMIC_SEQ_CST) == grant->qp_seq &&
 	       __atomic_load_n(grant->mr_now, __ATOMIC_SEQ_CST) == grant->mr_seq;
@@ -179,9 +176,9 @@ void vb_local_copy(bool write, uint8_t *at, const struct iovec *parts, int count
  * The owner may find us stopped, and then makes the lengths in target 0 and waits no longer
  * (local_hazard.c). He takes his entry away first: whoever has not written target by then finds the
  * entry changed, whoever has copies nothing. */
-static ssize_t copy_there(struct vb_local *local, struct vb_local_peer *peer, bool write,
-			  uint64_t address, const struct iovec *parts, int count, uint32_t bytes,
-			  const struct grant *grant)
+ssize_t vb_local_copy_there(struct vb_local *local, struct vb_local_peer *peer, bool write,
+			    uint64_t address, const struct iovec *parts, int count, uint32_t bytes,
+			    const struct vb_local_grant *grant)
 {
 	uint32_t tail = write ? tail_bytes(address, bytes) : 0;
 	struct iovec *target = local->bell->target;
@@ -224,7 +221,7 @@ static void announce(struct vb_local *local, struct vb_local_peer *peer)
 
 /* How many of the first bytes at the address are all in shared pages, or none is: a long access may
  * be cut where they begin or end. */
-static uint32_t first_piece(const struct grant *grant, uint64_t address, uint32_t bytes)
+static uint32_t first_piece(const struct vb_local_grant *grant, uint64_t address, uint32_t bytes)
 {
 	uint64_t border = address < grant->shared_from ? grant->shared_from : grant->shared_to;
 
@@ -235,7 +232,7 @@ static uint32_t first_piece(const struct grant *grant, uint64_t address, uint32_
 
 /* Where the whole range is mapped here; NULL: it is not, or not all of it is in shared pages. */
 static uint8_t *shared_range(struct vb_local *local, struct vb_local_peer *peer,
-			     const struct grant *grant, uint64_t address, uint32_t bytes)
+			     const struct vb_local_grant *grant, uint64_t address, uint32_t bytes)
 {
 	if (address < grant->shared_from || address + bytes > grant->shared_to)
 		return NULL;
@@ -246,7 +243,7 @@ static uint8_t *shared_range(struct vb_local *local, struct vb_local_peer *peer,
 /* An access that is allowed, to or from another process; parts may be cut. */
 static ssize_t move(struct vb_local *local, struct vb_local_peer *peer, bool write,
 		    uint64_t address, struct iovec *parts, int count, uint32_t bytes,
-		    const struct grant *grant)
+		    const struct vb_local_grant *grant)
 {
 	uint8_t *at = NULL;
 
@@ -257,15 +254,14 @@ static ssize_t move(struct vb_local *local, struct vb_local_peer *peer, bool wri
 	}
 	if (!at) {
 		__atomic_store_n(&local->bell->sharing, 0, __ATOMIC_RELAXED);
-		return copy_there(local, peer, write, address, parts, count, bytes, grant);
+		return vb_local_copy_there(local, peer, write, address, parts, count, bytes, grant);
 	}
 	vb_local_copy(write, at, parts, count, bytes);
 	local->counters.shared_accesses++;
 	return (ssize_t)bytes;
 }
 
-/* From here on the owner waits for us: until the hazard is 0. */
-static void set_hazard(struct vb_local *local, uint32_t dest_qpn, uint32_t rkey)
+void vb_local_set_hazard(struct vb_local *local, uint32_t dest_qpn, uint32_t rkey)
 {
 	if (local->use_shared)
 		__atomic_store_n(&local->bell->sharing, 1, __ATOMIC_RELAXED);
@@ -273,35 +269,34 @@ static void set_hazard(struct vb_local *local, uint32_t dest_qpn, uint32_t rkey)
 			    __ATOMIC_SEQ_CST);
 }
 
-static ssize_t access_peer(struct vb_local *local, struct vb_local_peer *peer, bool write,
-			   uint32_t qpn, uint32_t dest_qpn, uint32_t rkey, uint64_t va,
-			   struct iovec *parts, int count, uint32_t bytes)
+static ssize_t access_peer(struct vb_local *local, struct vb_local_peer *peer,
+			   const struct vb_local_wanted *wanted, struct iovec *parts, int count)
 {
-	struct grant grant;
+	const bool write = wanted->right == ACCESS_REMOTE_WRITE;
+	const bool in_place = peer->slot == local->slot;
+	struct vb_local_grant grant;
 	uint64_t address;
 	ssize_t n = -EACCES;
 
-	set_hazard(local, dest_qpn, rkey);
-	address = check_access(local, peer->area, peer->slot == local->slot,
-			       write ? ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ, qpn, dest_qpn,
-			       rkey, va, bytes, &grant);
+	vb_local_set_hazard(local, wanted->dest_qpn, wanted->rkey);
+	address = vb_local_check_access(local, peer->area, in_place, wanted, &grant);
 	if (!address) {
 		;
 	} else if (vb_local_is_closed(peer->segment)) {
 		n = -EHOSTUNREACH; /* the slot has another owner */
-	} else if (peer->slot == local->slot) {
-		vb_local_copy(write, (uint8_t *)(uintptr_t)address, parts, count, bytes);
-		n = (ssize_t)bytes;
+	} else if (in_place) {
+		vb_local_copy(write, (uint8_t *)(uintptr_t)address, parts, count, wanted->bytes);
+		n = (ssize_t)wanted->bytes;
+	} else if (!wanted->right && count == 1 && !(local->use_shared && grant.shared_to)) {
+		n = vb_local_copy_together(local, peer, wanted, address, parts, &grant);
 	} else {
-		n = move(local, peer, write, address, parts, count, bytes, &grant);
+		n = move(local, peer, write, address, parts, count, wanted->bytes, &grant);
 	}
 	__atomic_store_n(&local->area->hazard, 0, __ATOMIC_RELEASE);
 	return n;
 }
 
-/* The peer of a queue pair, seen alive a short while ago, and told to look at our hazard. NULL with
- * -errno in *why. */
-static struct vb_local_peer *accessible(struct vb_local *local, uint32_t dest_qpn, ssize_t *why)
+struct vb_local_peer *vb_local_accessible(struct vb_local *local, uint32_t dest_qpn, ssize_t *why)
 {
 	unsigned int slot = (dest_qpn & VB_QPN_MASK) >> VB_SLOT_SHIFT;
 	struct vb_local_peer *peer = NULL;
@@ -330,18 +325,24 @@ ssize_t vb_local_direct(struct vb_carrier *carrier, bool write, uint32_t qpn, ui
 			uint32_t length)
 {
 	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
+	struct vb_local_wanted wanted = {
+		.right = write ? ACCESS_REMOTE_WRITE : ACCESS_REMOTE_READ,
+		.qpn = qpn,
+		.dest_qpn = dest_qpn,
+		.rkey = rkey,
+		.va = va,
+	};
 	struct iovec piece[VB_LOCAL_IOVECS];
-	uint32_t bytes;
 	ssize_t n;
-	int count =
-		take_parts(local_parts, parts, VB_MIN(length, VB_LOCAL_DIRECT_MAX), piece, &bytes);
-	struct vb_local_peer *peer = accessible(local, dest_qpn, &n);
+	int count = take_parts(local_parts, parts, VB_MIN(length, VB_LOCAL_DIRECT_MAX), piece,
+			       &wanted.bytes);
+	struct vb_local_peer *peer = vb_local_accessible(local, dest_qpn, &n);
 
-	if (peer && bytes == 0)
+	if (peer && wanted.bytes == 0)
 		n = -EINVAL; /* an empty WRITE or READ needs no region, but a good QP: the peer's to
 				say */
 	else if (peer)
-		n = access_peer(local, peer, write, qpn, dest_qpn, rkey, va, piece, count, bytes);
+		n = access_peer(local, peer, &wanted, piece, count);
 	if (n < 0)
 		local->counters.direct_refused++;
 	else if (write)
@@ -349,6 +350,74 @@ ssize_t vb_local_direct(struct vb_carrier *carrier, bool write, uint32_t qpn, ui
 	else
 		local->counters.direct_reads++;
 	return n;
+}
+
+/* --- what the peer lent -------------------------------------------------------------------- */
+
+/* Where the next byte goes. */
+struct place {
+	const struct iovec *to;
+	int parts;
+	size_t used; /* bytes of to[0] */
+};
+
+static void go_on(struct place *place, size_t bytes)
+{
+	for (place->used += bytes; place->parts && place->used >= place->to->iov_len;
+	     place->parts--)
+		place->used -= place->to++->iov_len;
+}
+
+/* The next bytes of the place, at most want. Returns the parts used. */
+static int next_parts(const struct place *place, uint32_t want, struct iovec *out, uint32_t *bytes)
+{
+	int n = take_parts(place->to, place->parts, want + (uint32_t)place->used, out, bytes);
+
+	if (n) {
+		out[0].iov_base = (uint8_t *)out[0].iov_base + place->used;
+		out[0].iov_len -= place->used;
+		*bytes -= (uint32_t)place->used;
+	}
+	return n;
+}
+
+static ssize_t fetch_part(struct vb_local *local, struct vb_local_peer *peer,
+			  struct vb_local_wanted *wanted, uint32_t length, struct place *place)
+{
+	struct iovec piece[VB_LOCAL_IOVECS];
+
+	while (length > 0) {
+		int count = next_parts(place, length, piece, &wanted->bytes);
+		ssize_t n = -EINVAL;
+
+		if (wanted->bytes)
+			n = access_peer(local, peer, wanted, piece, count);
+		if (n <= 0)
+			return n;
+		go_on(place, (size_t)n);
+		wanted->va += (uint64_t)n;
+		length -= (uint32_t)n;
+	}
+	return 0;
+}
+
+int vb_local_fetch(struct vb_carrier *carrier, uint32_t qpn, uint32_t dest_qpn,
+		   const struct vb_lent *lent, const struct iovec *to, int parts)
+{
+	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
+	struct vb_local_wanted wanted = {.qpn = qpn, .dest_qpn = dest_qpn};
+	struct place place = {.to = to, .parts = parts};
+	ssize_t n;
+	struct vb_local_peer *peer = vb_local_accessible(local, dest_qpn, &n);
+
+	for (uint32_t i = 0; peer && n == 0 && i < lent->count; i++) {
+		wanted.rkey = lent->parts[i].rkey;
+		wanted.va = lent->parts[i].va;
+		n = fetch_part(local, peer, &wanted, lent->parts[i].length, &place);
+	}
+	local->counters.fetched += n == 0;
+	local->counters.fetch_refused += n != 0;
+	return (int)n;
 }
 
 /* --- atomics ------------------------------------------------------------------------------ */
@@ -368,13 +437,20 @@ static uint64_t do_atomic(uint64_t *word, const struct vb_local_atomic *op)
 static int atomic_at_peer(struct vb_local *local, struct vb_local_peer *peer,
 			  const struct vb_local_atomic *op, uint64_t *before)
 {
-	struct grant grant;
+	const struct vb_local_wanted wanted = {
+		.right = ACCESS_REMOTE_ATOMIC,
+		.qpn = op->qpn,
+		.dest_qpn = op->dest_qpn,
+		.rkey = op->rkey,
+		.va = op->va,
+		.bytes = sizeof(*before),
+	};
+	struct vb_local_grant grant;
 	uint64_t address;
 	uint8_t *at = NULL;
 
-	set_hazard(local, op->dest_qpn, op->rkey);
-	address = check_access(local, peer->area, false, ACCESS_REMOTE_ATOMIC, op->qpn,
-			       op->dest_qpn, op->rkey, op->va, sizeof(*before), &grant);
+	vb_local_set_hazard(local, op->dest_qpn, op->rkey);
+	address = vb_local_check_access(local, peer->area, false, &wanted, &grant);
 	if (address && address % sizeof(*before) == 0 && !vb_local_is_closed(peer->segment))
 		at = shared_range(local, peer, &grant, address, sizeof(*before));
 	if (at)
@@ -392,7 +468,7 @@ int vb_local_atomic(struct vb_carrier *carrier, const struct vb_local_atomic *op
 	/* the peer's to say what is wrong, and to do what it can do itself */
 	if (!local->use_shared || op->va % sizeof(*before))
 		return -EACCES;
-	peer = accessible(local, op->dest_qpn, &n);
+	peer = vb_local_accessible(local, op->dest_qpn, &n);
 	if (!peer)
 		return (int)n;
 	if (peer->slot == local->slot)

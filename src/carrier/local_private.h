@@ -10,6 +10,7 @@
  *   local_tables.c  publishing regions and queue pairs
  *   local_hazard.c  waiting for accesses in flight
  *   local_direct.c  the initiator's own WRITE and READ
+ *   local_together.c  the same of what a peer lent, by both at once
  *   local_life.c    whether a peer's process is still the one that it was
  *   local_share.c   the same, and atomics, in pages that both have mapped
  *
@@ -18,7 +19,7 @@
  *      process N                                         process M
  *      seg.N   hazard, tables, consumed[]   <- reads --  every peer
  *      ring.N.M   frames, want              <- reads --  M
- *      bell.N  summary, word[], armed, accessors, target  <- reads and writes: N and every peer
+ *      bell.N  summary, word[], armed, accessors, target, fetch  <- reads and writes: N and peers
  *
  * So nobody but a process itself writes its ring positions, tables and hazards, and a ring has one
  * producer and one consumer: nothing waits for a process that died. Everything read from another
@@ -54,6 +55,8 @@
 #define VB_LOCAL_IOVECS 64
 #define VB_LOCAL_TURN 32     /* packets of one ring before the next gets its turn */
 #define VB_LOCAL_FOLLOWED 6u /* a look at them leaves room for others, and costs little */
+#define VB_LOCAL_LENT_LOOKS                                                                        \
+	4096u /* polls in vain until a peer is taken for one that fetches later */
 
 /* --- shared memory ----------------------------------------------------------------------- */
 
@@ -129,7 +132,17 @@ struct vb_local_bell {
 	 * process was about to make when it was stopped (local_hazard.c). */
 	_Alignas(64) struct iovec target[2];
 	uint32_t sharing; /* that copy is the owner's own, in shared pages, and can stop half way */
+	/* What the owner is fetching, and the peer whose it is may help with: local_together.c. */
+	_Alignas(64) struct {
+		uint32_t job; /* 0: nothing */
+		uint32_t bytes, qpn, dest_qpn, rkey;
+		uint64_t va; /* of rkey, the helper's */
+		uint64_t to; /* the owner's address */
+	} fetch;
+	_Alignas(64) uint64_t fetch_claim;  /* job << 32 | back << 16 | front */
+	_Alignas(64) uint64_t fetch_helped; /* job << 32 | failed << 16 | count: the helper's */
 };
+_Static_assert(sizeof(struct vb_local_bell) <= VB_LOCAL_BELL_FILE, "one page");
 
 /* ring.N.M: one page of this, then VB_LOCAL_RING_BYTES of frames; see local_ring.c */
 struct vb_local_ring {
@@ -226,6 +239,9 @@ struct vb_local {
 	uint32_t waiting_polls;
 	uint64_t waiting_checked_ms;
 	uint64_t swept_ms;
+	uint32_t fetch_job;  /* the last one of ours: local_together.c */
+	uint32_t lent_looks; /* that are left at whether the peer in this slot fetches */
+	uint16_t lent_to;
 	/* doorbells taken out of the shared page and not yet served */
 	uint32_t pending_summary;
 	uint64_t pending[8];
@@ -362,7 +378,8 @@ static inline bool vb_local_followed_has_news(const struct vb_local *local)
 static inline bool vb_local_has_doorbells(const struct vb_local *local)
 {
 	return __atomic_load_n(&local->bell->summary, __ATOMIC_RELAXED) | local->pending_summary |
-	       local->waiting | (unsigned int)local->room_due | (unsigned int)local->retries;
+	       local->waiting | local->lent_looks | (unsigned int)local->room_due |
+	       (unsigned int)local->retries;
 }
 /* vb_local_is_quiet - a poll would find nothing and has nothing else to do. */
 static inline bool vb_local_is_quiet(const struct vb_local *local)
@@ -378,9 +395,46 @@ int vb_local_wait_for_hazards(struct vb_local *local, uint64_t mask, uint64_t va
 			      bool *worn) VB_MUST_USE;
 
 /* local_direct.c */
+/* What a permission rests on: the peer's entries as they were; and the addresses whose pages are in
+ * the peer's arena, none where both are 0. */
+struct vb_local_grant {
+	const uint32_t *qp_now, *mr_now;
+	uint32_t qp_seq, mr_seq;
+	uint64_t shared_from, shared_to, shared_at;
+};
+/* What somebody wants to access: of a queue pair, through the one that it is connected to. */
+struct vb_local_wanted {
+	uint32_t right; /* enum ibv_access_flags bits; 0 for what the owner lent */
+	uint32_t qpn, dest_qpn, rkey;
+	uint64_t va;
+	uint32_t bytes;
+};
+/* vb_local_check_access - the address of the range in the memory of the area's process, or 0:
+ * refused. The hazard stands already. in_place: the copy will be without the kernel. */
+uint64_t vb_local_check_access(const struct vb_local *local, const struct vb_local_area *area,
+			       bool in_place, const struct vb_local_wanted *wanted,
+			       struct vb_local_grant *grant);
+/* vb_local_accessible - the peer of a queue pair, seen alive a short while ago, and told to look at
+ * our hazard. NULL with -errno in *why. */
+struct vb_local_peer *vb_local_accessible(struct vb_local *local, uint32_t dest_qpn, ssize_t *why);
+/* vb_local_set_hazard - from here on the owner waits for us: until the hazard is 0. */
+void vb_local_set_hazard(struct vb_local *local, uint32_t dest_qpn, uint32_t rkey);
+/* vb_local_copy_there - between the parts and an address of the peer's. */
+ssize_t vb_local_copy_there(struct vb_local *local, struct vb_local_peer *peer, bool write,
+			    uint64_t address, const struct iovec *parts, int count, uint32_t bytes,
+			    const struct vb_local_grant *grant);
 /* vb_local_copy - within what this process has mapped: WRITE puts the parts at `at`, the last bytes
  * last; READ fills them. */
 void vb_local_copy(bool write, uint8_t *at, const struct iovec *parts, int count, uint32_t bytes);
+
+/* local_together.c */
+/* vb_local_copy_together - READs what is wanted, at the peer's address, into one part, of which the
+ * peer writes some if it looks. The hazard stands. Bytes or -errno. */
+ssize_t vb_local_copy_together(struct vb_local *local, struct vb_local_peer *peer,
+			       const struct vb_local_wanted *wanted, uint64_t address,
+			       const struct iovec *to, const struct vb_local_grant *grant);
+/* vb_local_help - looks whether the peer that something was lent to last is fetching it. */
+void vb_local_help(struct vb_local *local);
 
 /* local_life.c */
 /* vb_local_area_thread - a thread of the area's process, which has not ended, nor taken another

@@ -4,6 +4,10 @@
  *
  *      | mark 8 | BTH, extended headers | payload | pad | to a multiple of 16 | mark | ...
  *
+ * Where the payload is lent, what names it takes its place, and the mark says so (LENT):
+ *
+ *      | BTH, extended headers | bytes 4 | count 4 | va 8, rkey 4, length 4 | ...
+ *
  * A mark holds the packet's size, and its complement as a check; a mark of 0 says that nothing is
  * here yet. The producer writes the packet, then a mark of 0 where the next frame will begin, then
  * the packet's mark with release semantics; so the consumer never takes old bytes for a frame,
@@ -38,6 +42,8 @@
 #define PUBLISH_BYTES (VB_LOCAL_RING_BYTES / 8)
 #define SMALL_BYTES 256u
 #define AHEAD_BYTES 256u
+#define LENT 0x80000000u /* in a mark, beside the size */
+#define LENT_HEAD 8u
 
 _Static_assert((VB_LOCAL_RING_BYTES & MASK) == 0, "a power of two");
 _Static_assert(VB_LOCAL_RING_BYTES >= 8 * (PACKET_MAX + 64), "eight pieces and more");
@@ -54,6 +60,10 @@ static inline void prefetch_for_write(const void *at)
 	__builtin_prefetch(at, 1);
 }
 #endif
+
+_Static_assert(VB_HEADERS_MAX + LENT_HEAD + VB_LENT_PARTS * sizeof(struct vb_lent_part) <=
+		       SMALL_BYTES,
+	       "what is copied before it is looked at");
 
 static inline uint64_t mark_of(uint32_t size)
 {
@@ -264,16 +274,44 @@ static bool gather(uint8_t *to, const struct iovec *parts, int count, uint32_t b
 	return bytes == 0;
 }
 
+static void put_lent(uint8_t *to, const struct vb_lent *lent)
+{
+	const uint32_t head[2] = {lent->bytes, lent->count};
+
+	memcpy(to, head, LENT_HEAD);
+	memcpy(to + LENT_HEAD, lent->parts, lent->count * sizeof(*lent->parts));
+}
+
+/* Bytes behind the headers: payload and pad, or what names them. */
+static uint32_t body_bytes(const struct vb_tx *tx)
+{
+	if (tx->lent)
+		return LENT_HEAD + tx->lent->count * (uint32_t)sizeof(*tx->lent->parts);
+	return tx->payload_bytes + tx->headers->pad;
+}
+
+static bool put_body(uint8_t *to, const struct vb_tx *tx)
+{
+	if (tx->lent) {
+		put_lent(to, tx->lent);
+		return true;
+	}
+	if (!gather(to, tx->payload, tx->payload_parts, tx->payload_bytes))
+		return false;
+	memset(to + tx->payload_bytes, 0, tx->headers->pad);
+	return true;
+}
+
 int vb_local_ring_put(struct vb_local *local, struct vb_local_peer *peer, const struct vb_tx *tx)
 {
 	struct vb_local_out *out = &peer->out;
 	uint32_t header_bytes = vb_opcode_table[tx->headers->opcode].header_bytes;
-	uint32_t size = header_bytes + tx->payload_bytes + tx->headers->pad;
+	uint32_t size = header_bytes + body_bytes(tx);
 	uint32_t need = frame_bytes(size);
 	uint8_t *at;
 	int r;
 
-	if (tx->payload_bytes > VB_LOCAL_SEGMENT || tx->headers->pad > 3)
+	if ((!tx->lent && tx->payload_bytes > VB_LOCAL_SEGMENT) || tx->headers->pad > 3)
 		return -EMSGSIZE;
 	if (!fits(out, need)) {
 		r = find_room(local, peer, need);
@@ -291,14 +329,16 @@ int vb_local_ring_put(struct vb_local *local, struct vb_local_peer *peer, const 
 	r = vb_headers_encode(tx->headers, at + MARK_BYTES, VB_HEADERS_MAX);
 	if (r < 0)
 		return r;
-	if ((uint32_t)r != header_bytes || !gather(at + MARK_BYTES + header_bytes, tx->payload,
-						   tx->payload_parts, tx->payload_bytes))
+	if ((uint32_t)r != header_bytes || !put_body(at + MARK_BYTES + header_bytes, tx))
 		return -EINVAL;
-	if (tx->headers->pad)
-		memset(at + MARK_BYTES + header_bytes + tx->payload_bytes, 0, tx->headers->pad);
 	__atomic_store_n((uint64_t *)(void *)(at + need), 0, __ATOMIC_RELAXED);
-	__atomic_store_n((uint64_t *)(void *)at, mark_of(size), __ATOMIC_RELEASE);
+	__atomic_store_n((uint64_t *)(void *)at, mark_of(tx->lent ? size | LENT : size),
+			 __ATOMIC_RELEASE);
 	out->tail += need;
+	if (tx->lent) {
+		local->lent_to = peer->slot;
+		local->lent_looks = VB_LOCAL_LENT_LOOKS;
+	}
 	if (!vb_local_is_followed(local, peer))
 		vb_local_bell_ring(local, peer);
 	return 0;
@@ -367,9 +407,33 @@ static void publish(struct vb_local *local, struct vb_local_peer *peer)
 		vb_local_bell_ring(local, peer);
 }
 
-/* Delivers the packet of size bytes at data. */
-static void deliver(struct vb_local *local, const uint8_t *data, uint32_t size)
+/* What a packet of size bytes at data lends; it is ours already. False: nonsense. */
+static bool take_lent(const uint8_t *data, uint32_t *size, struct vb_lent_part *parts,
+		      struct vb_lent *lent)
 {
+	const uint32_t header_bytes = vb_opcode_table[data[0]].header_bytes;
+	uint64_t sum = 0;
+
+	if (header_bytes == 0 || *size < header_bytes + LENT_HEAD)
+		return false;
+	memcpy(&lent->bytes, data + header_bytes, 4);
+	memcpy(&lent->count, data + header_bytes + 4, 4);
+	if (lent->count > VB_LENT_PARTS ||
+	    *size != header_bytes + LENT_HEAD + lent->count * (uint32_t)sizeof(*parts))
+		return false;
+	memcpy(parts, data + header_bytes + LENT_HEAD, lent->count * sizeof(*parts));
+	for (uint32_t i = 0; i < lent->count; i++)
+		sum += parts[i].length;
+	lent->parts = parts;
+	*size = header_bytes;
+	return sum == lent->bytes && sum > 0 && sum <= VB_LENT_BYTES;
+}
+
+/* Delivers the packet of size bytes at data. False: it is none. */
+static bool deliver(struct vb_local *local, const uint8_t *data, uint32_t size, bool is_lent)
+{
+	struct vb_lent_part parts[VB_LENT_PARTS];
+	struct vb_lent lent;
 	struct vb_rx rx = {
 		.data = data,
 		.size = size,
@@ -383,8 +447,15 @@ static void deliver(struct vb_local *local, const uint8_t *data, uint32_t size)
 		memcpy(small, data, size);
 		rx.data = small;
 	}
+	if (is_lent) {
+		if (size > SMALL_BYTES || !take_lent(small, &size, parts, &lent))
+			return false;
+		rx.size = size;
+		rx.lent = &lent;
+	}
 	local->counters.rx_packets++;
 	local->base.deliver(local->base.env, &rx);
+	return true;
 }
 
 /* A ring that nobody writes any more has been read, or one that must not be read. */
@@ -424,17 +495,20 @@ int vb_local_ring_drain(struct vb_local *local, struct vb_local_peer *peer, int 
 		const uint8_t *at = in->data + (in->head & MASK);
 		uint64_t mark =
 			__atomic_load_n((const uint64_t *)(const void *)at, __ATOMIC_ACQUIRE);
-		uint32_t size = (uint32_t)mark;
+		const bool is_lent = mark & LENT;
+		uint32_t size = (uint32_t)mark & ~LENT;
 
 		if (mark == 0)
 			break;
-		if (mark != mark_of(size) || size < VB_BTH_BYTES || size > PACKET_MAX) {
+		if (mark != mark_of((uint32_t)mark) || size < VB_BTH_BYTES || size > PACKET_MAX ||
+		    !deliver(local, at + MARK_BYTES, size, is_lent)) {
 			in->corrupt = true;
 			vb_local_unfollow(local, peer);
 			break;
 		}
-		deliver(local, at + MARK_BYTES, size);
 		in->head += frame_bytes(size);
+		if (is_lent)
+			budget = count + 1; /* its answer is not to wait for the next one's copy */
 		if (in->head - in->published >= PUBLISH_BYTES)
 			publish(local, peer);
 	}

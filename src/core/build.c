@@ -81,10 +81,13 @@ static void build_placement(const struct vb_qp *qp, const struct vb_send_wqe *w,
 static void build_send_or_write(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t index,
 				struct vb_outgoing *out)
 {
-	const bool last = index == w->packets - 1;
+	const uint32_t chunk = w->lent ? vb_lend_packets(qp) : 1;
+	const uint32_t end = VB_MIN(w->packets, (index / chunk + 1) * chunk);
+	const bool last = end == w->packets;
 
+	out->psns = end - index;
 	out->offset = index * qp->mtu;
-	out->bytes = last ? w->length - out->offset : qp->mtu;
+	out->bytes = (last ? w->length : end * qp->mtu) - out->offset;
 	out->h.opcode = vb_opcode(vb_qp_transport(qp), vb_send_or_write(w, index == 0, last));
 	out->h.solicited = last && (w->flags & VB_SEND_SOLICITED);
 	out->h.pad = (uint8_t)(-out->bytes & 3);
@@ -93,7 +96,7 @@ static void build_send_or_write(const struct vb_qp *qp, const struct vb_send_wqe
 	out->h.reth.rkey = w->rkey;
 	out->h.reth.length = w->length;
 	if (vb_qp_is_reliable(qp))
-		out->h.ack_req = last || qp->req.since_ack_req + 1 >= qp->req.cwnd / 4;
+		out->h.ack_req = last || w->lent || qp->req.since_ack_req + 1 >= qp->req.cwnd / 4;
 	if (qp->type == VB_QPT_UD) {
 		/* IBTA 10.2.5: a Q_Key with its top bit set stands for the QP's own. */
 		out->h.deth.qkey = w->remote_qkey & 0x80000000u ? qp->attr.qkey : w->remote_qkey;

@@ -56,6 +56,9 @@ enum vb_mr_kind {
 	VB_MR_WINDOW, /* in a struct vb_mw */
 };
 
+/* Whether payload in it may be lent to peers of the host (lend.c). The surroundings' to change. */
+enum vb_lending { VB_LENT_NEVER_YET, VB_LENT, VB_LENT_NO_MORE };
+
 struct vb_mr {
 	struct vb_nic *nic;
 	struct vb_pd *pd;
@@ -67,6 +70,7 @@ struct vb_mr {
 	uint32_t qpn;	  /* the one QP that may name it (a window of type 2); 0: any of the PD */
 	uint32_t windows; /* bound to it */
 	enum vb_mr_kind kind;
+	enum vb_lending lending;
 	void *beside; /* the surroundings' own */
 };
 

@@ -202,7 +202,7 @@ static void give_to(struct vb_qp *qp, const void *env)
 		if (vb_opcode_table[a->h.opcode].flags & VB_IS_RESPONSE)
 			vb_rc_on_response(qp, &a->h, a->payload, a->bytes, qp->nic->now_ns);
 		else
-			vb_rc_on_request(qp, &a->h, a->payload, a->bytes);
+			vb_rc_on_request(qp, &a->h, a->payload, a->bytes, a->rx->lent);
 		break;
 	case VB_QPT_UC:
 		vb_uc_on_request(qp, &a->h, a->payload, a->bytes);
@@ -243,6 +243,13 @@ static bool is_next_middle(struct vb_nic *nic, const struct vb_rx *rx)
 	return true;
 }
 
+/* takes_lent - only RC lends, and only SENDs. */
+static bool takes_lent(const struct vb_headers *h)
+{
+	return vb_opcode_transport(h->opcode) == VB_TRANSPORT_RC &&
+	       vb_opcode_table[h->opcode].flags & VB_IS_SEND;
+}
+
 void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 {
 	struct arrival a = {.rx = rx};
@@ -259,8 +266,8 @@ void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 		return;
 	}
 	a.payload = rx->data + used;
-	a.bytes = (uint32_t)(rx->size - (size_t)used - a.h.pad);
-	if ((a.bytes + a.h.pad) % 4 != 0 ||
+	a.bytes = rx->lent ? rx->lent->bytes : (uint32_t)(rx->size - (size_t)used - a.h.pad);
+	if ((rx->lent && !takes_lent(&a.h)) || (a.bytes + a.h.pad) % 4 != 0 ||
 	    (a.bytes > 0 && !(vb_opcode_table[a.h.opcode].flags & VB_HAS_PAYLOAD))) {
 		nic->counters.rx_malformed++;
 		return;

@@ -87,6 +87,13 @@ struct vb_nic_ops {
 	 * before, or any -errno, as above. May be NULL. */
 	int (*direct_atomic)(void *env, const struct vb_qp *qp, uint32_t rkey, uint64_t va,
 			     const struct vb_atomic *op, uint64_t *before);
+	/* lend - from here on peers may fetch payload from the region. False: not from this one.
+	 * May be NULL. */
+	bool (*lend)(void *env, struct vb_mr *mr);
+	/* fetch - the payload that the QP's peer lent, into memory that holds as much. 0, or any
+	 * -errno: the peer sends it again, as packets. May be NULL. */
+	int (*fetch)(void *env, const struct vb_qp *qp, const struct vb_lent *lent,
+		     const struct iovec *to, int parts);
 	/* resolve - fills path from an address handle's attributes. -EINVAL, -ENETUNREACH, -ENOMEM.
 	 */
 	int (*resolve)(void *env, const struct vb_ah_attr *ah, struct vb_path *path);

@@ -182,6 +182,7 @@ static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const stru
 	wqe->selectivity = wr->flush.selectivity;
 	wqe->flags = (uint8_t)(wr->flags | (qp->sq_sig_all ? VB_SEND_SIGNALED : 0));
 	wqe->by_packets = false;
+	wqe->lent = false;
 	wqe->status_known = too_long;
 	wqe->status = too_long ? VB_WC_LOC_LEN_ERR : VB_WC_SUCCESS;
 	wqe->own = false;

@@ -184,6 +184,7 @@ struct vb_send_wqe {
 	uint8_t opcode;	  /* enum vb_wr_opcode */
 	uint8_t placement, selectivity; /* FLUSH */
 	uint8_t flags;	     /* enum vb_send_flags; SIGNALED already includes sq_sig_all */
+	bool lent;	     /* its packets name their payload: lend.c */
 	bool by_packets;     /* direct access was refused: send it as packets */
 	bool status_known;   /* failed at post time or locally: completes with status in its turn */
 	uint8_t status;	     /* enum vb_status, when status_known */
@@ -208,6 +209,7 @@ struct vb_requester {
 	uint64_t wait_until_ns; /* RC: an RNR wait; UC, UD: their turn in the pacing. 0: not waiting
 				 */
 	uint64_t ack_deadline_ns; /* 0: nothing unacknowledged, or no timeout */
+	uint32_t lend_pause;	  /* messages that are not lent: the last one was refused */
 	bool implied_nak;	  /* went back for a lost answer at una_psn; once per una_psn */
 };
 

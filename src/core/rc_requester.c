@@ -106,6 +106,7 @@ static void retry(struct vb_qp *qp, uint32_t window_divisor, uint32_t patience, 
 	req->retries_left--;
 	qp->nic->counters.retries++;
 	req->cwnd = VB_MAX(4u, req->cwnd / window_divisor);
+	vb_lend_refused(qp);
 	vb_requester_go_back(qp);
 	req->ack_deadline_ns = timeout ? now_ns + timeout : 0;
 	vb_nic_arm_timer(qp->nic, qp, vb_requester_deadline(qp));
@@ -159,6 +160,18 @@ static void on_rnr_nak(struct vb_qp *qp, uint8_t timer, uint64_t now_ns)
 	vb_nic_arm_timer(qp->nic, qp, req->wait_until_ns);
 }
 
+/* send_again - a gap; or the peer cannot fetch what was lent, which is no attempt less. */
+static void send_again(struct vb_qp *qp, const struct vb_send_wqe *w, uint64_t now_ns)
+{
+	if (!w->lent) {
+		retry(qp, 2, 1, now_ns);
+		return;
+	}
+	vb_lend_refused(qp);
+	vb_requester_go_back(qp);
+	vb_nic_make_ready(qp->nic, qp);
+}
+
 static void on_nak(struct vb_qp *qp, unsigned int code, uint64_t now_ns)
 {
 	const struct vb_send_wqe *w = vb_qp_wqe(qp, qp->sq_una);
@@ -167,7 +180,7 @@ static void on_nak(struct vb_qp *qp, unsigned int code, uint64_t now_ns)
 	qp->nic->counters.rx_naks++;
 	switch (code) {
 	case VB_NAK_PSN_SEQUENCE:
-		retry(qp, 2, 1, now_ns);
+		send_again(qp, w, now_ns);
 		break;
 	case VB_NAK_INVALID_REQUEST:
 		reason = vb_qp_reason(qp, VB_CHECK_NAK_INVALID_REQUEST);

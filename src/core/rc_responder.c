@@ -44,9 +44,17 @@ static bool right_order(const struct vb_responder *resp, uint32_t flags)
 	return flags & (resp->message == VB_MSG_SEND ? VB_IS_SEND : VB_IS_WRITE);
 }
 
-/* right_size - IBTA 9.7.4.1.6: only the last packet of a message may differ from the path MTU. */
-static bool right_size(const struct vb_qp *qp, uint32_t flags, uint32_t bytes)
+/* psns_of - how many packets it is, or stands for. */
+static uint32_t psns_of(const struct vb_qp *qp, uint32_t bytes, bool lent)
 {
+	return lent ? (bytes - 1) / qp->mtu + 1 : 1;
+}
+
+/* right_size - IBTA 9.7.4.1.6: only the last packet of a message may differ from the path MTU. */
+static bool right_size(const struct vb_qp *qp, uint32_t flags, uint32_t bytes, bool lent)
+{
+	if (lent)
+		return flags & VB_IS_LAST || bytes % qp->mtu == 0;
 	if (!(flags & (VB_IS_SEND | VB_IS_WRITE)))
 		return bytes == (flags & VB_HAS_PAYLOAD ? ATOMIC_BYTES : 0);
 	if (!(flags & VB_IS_LAST))
@@ -215,7 +223,7 @@ static bool find_srq(struct vb_qp *qp, const struct vb_headers *h)
  * else. to: where a WRITE's bytes go.
  */
 static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
-			  uint32_t bytes, uint8_t **to, struct vb_reason *reason)
+			  uint32_t bytes, bool lent, uint8_t **to, struct vb_reason *reason)
 {
 	const uint32_t flags = vb_opcode_table[h->opcode].flags;
 	const uint32_t right = right_needed(h, flags);
@@ -223,7 +231,7 @@ static enum verdict judge(struct vb_qp *qp, const struct vb_headers *h, const ui
 	if (!right_order(&qp->resp, flags))
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_OPCODE_ORDER, h->opcode,
 			      qp->resp.last_opcode, 0);
-	if (!right_size(qp, flags, bytes))
+	if (!right_size(qp, flags, bytes, lent))
 		return refuse(reason, INVALID_REQUEST, VB_CHECK_REQ_LENGTH, bytes, qp->mtu,
 			      qp->mtu);
 	if (right & ~qp->attr.access_flags)
@@ -301,9 +309,10 @@ static void nak_and_fail(struct vb_qp *qp, const struct vb_headers *h, enum vb_n
 /* --- applying ---------------------------------------------------------------------------- */
 
 /* apply_send - False: a local SGE was refused, or a window cannot be taken back; reason holds why.
+ * Where the payload was lent it is in its place already.
  */
 static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint32_t flags,
-		       const uint8_t *payload, uint32_t bytes, struct vb_reason *reason)
+		       const uint8_t *payload, uint32_t bytes, bool lent, struct vb_reason *reason)
 {
 	struct vb_responder *resp = &qp->resp;
 	const bool tagged = qp->srq && qp->srq->tm, first = flags & VB_IS_FIRST;
@@ -311,7 +320,7 @@ static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint32_t fl
 	payload += resp->tm.skip;
 	bytes -= resp->tm.skip;
 	resp->tm.skip = 0;
-	if (!vb_scatter_recv(qp, resp->received, payload, bytes, reason))
+	if (!lent && !vb_scatter_recv(qp, resp->received, payload, bytes, reason))
 		return false;
 	if (flags & VB_HAS_IETH && vb_mw_invalidate(qp, h->invalidate_rkey)) {
 		reason->check = VB_CHECK_REQ_INVALIDATE;
@@ -319,7 +328,7 @@ static bool apply_send(struct vb_qp *qp, const struct vb_headers *h, uint32_t fl
 	}
 	resp->message = VB_MSG_SEND;
 	resp->received += bytes;
-	vb_rc_advance(qp, h->opcode, 1);
+	vb_rc_advance(qp, h->opcode, psns_of(qp, bytes, lent));
 	if (flags & VB_IS_LAST) {
 		const uint32_t total = resp->received;
 
@@ -472,12 +481,12 @@ static bool apply_answered(struct vb_qp *qp, const struct vb_headers *h, uint32_
 }
 
 static void apply(struct vb_qp *qp, const struct vb_headers *h, uint8_t *to, const uint8_t *payload,
-		  uint32_t bytes, struct vb_reason *reason)
+		  uint32_t bytes, bool lent, struct vb_reason *reason)
 {
 	const uint32_t flags = vb_opcode_table[h->opcode].flags;
 
 	if (flags & VB_IS_SEND) {
-		if (!apply_send(qp, h, flags, payload, bytes, reason)) {
+		if (!apply_send(qp, h, flags, payload, bytes, lent, reason)) {
 			nak_and_fail(qp, h, VB_NAK_REMOTE_OPERATIONAL, VB_WC_LOC_PROT_ERR, reason);
 			return;
 		}
@@ -491,7 +500,8 @@ static void apply(struct vb_qp *qp, const struct vb_headers *h, uint8_t *to, con
 	}
 	qp->resp.unacknowledged = true;
 	if (h->ack_req && qp->state != VB_QPS_ERR)
-		vb_rc_acknowledge(qp, VB_AETH_ACK_NO_CREDIT, h->psn);
+		vb_rc_acknowledge(qp, VB_AETH_ACK_NO_CREDIT,
+				  vb_psn_add(h->psn, psns_of(qp, bytes, lent) - 1));
 }
 
 /* --- duplicates -------------------------------------------------------------------------- */
@@ -613,15 +623,28 @@ static void raise_comm_est(struct vb_qp *qp)
 	vb_nic_raise(qp->nic, VB_EVENT_COMM_EST, qp, NULL, NULL);
 }
 
+/* ask_again - lent payload is to come as packets. What follows in flight is dropped in silence. */
+static void ask_again(struct vb_qp *qp)
+{
+	vb_rc_nak(qp, VB_NAK_PSN_SEQUENCE, qp->resp.epsn);
+	qp->resp.seq_nak_sent = true;
+}
+
+/* may_fetch - a matching of tags has to see the message before it has a place for it. */
+static bool may_fetch(const struct vb_qp *qp)
+{
+	return qp->nic->ops.fetch && !(qp->srq && qp->srq->tm);
+}
+
 void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
-		      uint32_t bytes)
+		      uint32_t bytes, const struct vb_lent *lent)
 {
 	struct vb_responder *resp = &qp->resp;
 	const int32_t ahead = vb_psn_diff(h->psn, resp->epsn);
 	struct vb_reason reason = {.check = VB_CHECK_NONE}; /* nak_and_fail() says about whom */
 	uint8_t *to = NULL;
 
-	if (vb_rc_take_short(qp, h, payload, bytes))
+	if (!lent && vb_rc_take_short(qp, h, payload, bytes))
 		return;
 	raise_comm_est(qp);
 	if (ahead < 0) {
@@ -635,9 +658,16 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 		resp->seq_nak_sent = true;
 		return;
 	}
-	switch (judge(qp, h, payload, bytes, &to, &reason)) {
+	if (lent && !may_fetch(qp)) {
+		ask_again(qp);
+		return;
+	}
+	switch (judge(qp, h, payload, bytes, lent, &to, &reason)) {
 	case ACCEPT:
-		apply(qp, h, to, payload, bytes, &reason);
+		if (lent && !vb_fetch_recv(qp, lent))
+			ask_again(qp);
+		else
+			apply(qp, h, to, payload, bytes, lent, &reason);
 		break;
 	case RNR:
 		qp->nic->counters.tx_rnr_naks++;

@@ -357,6 +357,7 @@ static enum outcome begin(struct vb_qp *qp, struct vb_send_wqe *w)
 	w->packets = is_one_packet(w) ? 1 : (w->length - 1) / qp->mtu + 1;
 	if (is_judged_at_once(w) && local_iovec(qp, w, 0, w->length, iov, &reason) < 0)
 		return fail_locally(qp, w, VB_WC_LOC_PROT_ERR, &reason);
+	w->lent = vb_lend_may(qp, w);
 	qp->req.sq_assigned++;
 	return SENT;
 }
@@ -455,6 +456,24 @@ static inline enum outcome hand_out(struct vb_qp *qp, const struct vb_path *path
 	return SENT;
 }
 
+/* send_lent - a packet that names its payload. */
+static enum outcome send_lent(struct vb_qp *qp, struct vb_send_wqe *w,
+			      const struct vb_outgoing *out, uint64_t now_ns)
+{
+	struct vb_lent_part parts[VB_LENT_PARTS];
+	struct vb_lent lent;
+	const struct vb_tx tx = {.headers = &out->h, .lent = &lent, .payload_bytes = out->bytes};
+
+	if (!vb_lend(qp, w, out->offset, out->bytes, parts, &lent)) {
+		w->lent = false;
+		return SENT;
+	}
+	if (hand_out(qp, &qp->path, &tx) == WAIT)
+		return WAIT;
+	note_sent(qp, w, out, now_ns);
+	return SENT;
+}
+
 static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_t now_ns)
 {
 	const struct vb_path *path = w->ah ? &w->ah->path : &qp->path;
@@ -467,6 +486,8 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 	vb_build(qp, w, qp->req.nxt_psn, &out);
 	if (vb_qp_is_reliable(qp) ? !window_is_open(qp, w, &out) : !in_turn(qp, path, now_ns))
 		return WAIT;
+	if (w->lent)
+		return send_lent(qp, w, &out, now_ns);
 	if (out.bytes > 0)
 		parts = payload_iovec(qp, w, out.offset, out.bytes, iov, &reason);
 	if (parts < 0)
@@ -498,7 +519,7 @@ static uint32_t middles(const struct vb_qp *qp, const struct vb_send_wqe *w, uin
 	uint32_t n;
 
 	if (qp->type != VB_QPT_RC || index == 0 || index + 1 >= w->packets || w->num_sge != 1 ||
-	    w->flags & VB_SEND_INLINE || is_answered(w) || in_flight >= qp->req.cwnd)
+	    w->flags & VB_SEND_INLINE || w->lent || is_answered(w) || in_flight >= qp->req.cwnd)
 		return 0;
 	n = VB_MIN(budget, w->packets - 1 - index);
 	n = VB_MIN(n, qp->req.cwnd - in_flight);

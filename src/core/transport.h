@@ -104,6 +104,25 @@ uint32_t vb_turn(const struct vb_qp *qp);
 /* vb_requester_window - the most packets that may be in flight on this path. */
 uint32_t vb_requester_window(const struct vb_qp *qp);
 
+/* --- lend.c ------------------------------------------------------------------------------ */
+/* vb_lend_may - whether the message that begins is to be lent. */
+bool vb_lend_may(struct vb_qp *qp, const struct vb_send_wqe *w);
+/* vb_lend - the parts of message bytes [offset, offset + bytes); room for VB_LENT_PARTS. False:
+ * they are to go as packets. */
+bool vb_lend(const struct vb_qp *qp, const struct vb_send_wqe *w, uint32_t offset, uint32_t bytes,
+	     struct vb_lent_part *parts, struct vb_lent *lent);
+/* vb_lend_refused - what is under way goes as packets when it is repeated, and what follows for a
+ * while. */
+void vb_lend_refused(struct vb_qp *qp);
+/* vb_lend_packets - how many packets one that lends stands for at most. */
+static inline uint32_t vb_lend_packets(const struct vb_qp *qp)
+{
+	return VB_MAX(1u, VB_LENT_BYTES / qp->mtu);
+}
+/* vb_fetch_recv - lent payload into the receive request that the responder holds. False: the peer
+ * is to send it as packets. */
+bool vb_fetch_recv(const struct vb_qp *qp, const struct vb_lent *lent);
+
 /* --- watch.c ----------------------------------------------------------------------------- */
 /* vb_watch_heard - something came from the peer. */
 void vb_watch_heard(struct vb_qp *qp, uint64_t now_ns);
@@ -118,8 +137,9 @@ void vb_rc_on_timeout(struct vb_qp *qp, uint64_t now_ns);
 /* --- rc_responder.c ---------------------------------------------------------------------- */
 /* vb_responder_start - entering RTR: epsn from rq_psn. All types. */
 void vb_responder_start(struct vb_qp *qp);
+/* vb_rc_on_request - lent: the payload is there, or NULL. */
 void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
-		      uint32_t bytes);
+		      uint32_t bytes, const struct vb_lent *lent);
 /* vb_rc_on_middle - a SEND's or WRITE's MIDDLE packet with payload of the path MTU, of a queue pair
  * of type RC in RTS. False, with nothing changed but perhaps bytes that it brings: it is not just
  * the next one of its message, with ordinary memory for it, and goes to vb_rc_on_request(). */

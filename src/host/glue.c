@@ -101,8 +101,10 @@ int vb_engine_resolve(struct vb_engine *engine, const struct vb_ah_attr *ah, str
 	path->sgid = path->dgid = engine->registry->address;
 	vb_local_route(engine->local, path);
 	path->carrier = engine->local;
-	if (!engine->direct)
+	if (!engine->direct) {
 		path->direct = false;
+		path->lend_from = 0;
+	}
 	return 0;
 }
 
@@ -184,6 +186,30 @@ static ssize_t direct(void *env, const struct vb_qp *qp, enum vb_direction direc
 	if (moved > 0)
 		vb_engine_refresh(engine);
 	return moved;
+}
+
+static bool lend(void *env, struct vb_mr *mr)
+{
+	struct vb_engine *engine = env;
+
+	if (mr->lending == VB_LENT_NEVER_YET) {
+		mr->lending = VB_LENT;
+		vb_engine_shield(engine);
+		if (!(mr->access & VB_ACCESS_REMOTE_ALL)) /* else it is there already */
+			vb_engine_publish_mr(engine, mr);
+	}
+	return mr->lending == VB_LENT;
+}
+
+static int fetch(void *env, const struct vb_qp *qp, const struct vb_lent *lent,
+		 const struct iovec *to, int parts)
+{
+	struct vb_engine *engine = env;
+
+	if (!engine->local || !engine->direct)
+		return -EPERM;
+	vb_engine_shield(engine);
+	return vb_local_fetch(engine->local, qp->qpn, qp->attr.dest_qpn, lent, to, parts);
 }
 
 static int direct_atomic(void *env, const struct vb_qp *qp, uint32_t rkey, uint64_t va,
@@ -355,6 +381,8 @@ const struct vb_nic_ops vb_engine_nic_ops = {
 	.tx = tx,
 	.direct = direct,
 	.direct_atomic = direct_atomic,
+	.lend = lend,
+	.fetch = fetch,
 	.resolve = resolve,
 	.release = release,
 	.event = event,

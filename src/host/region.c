@@ -18,7 +18,8 @@
 
 static bool is_published(const struct vb_engine *engine, const struct vb_mr *mr)
 {
-	return engine->local && engine->direct && mr->access & VB_ACCESS_REMOTE_ALL;
+	return engine->local && engine->direct &&
+	       (mr->access & VB_ACCESS_REMOTE_ALL || mr->lending == VB_LENT);
 }
 
 /* A window is where its region is. */
@@ -125,7 +126,7 @@ int vb_engine_reg_mr(struct vb_engine *engine, struct vb_pd *pd, void *addr, uin
 
 /* The change itself, once nobody uses the region any more. */
 static int change_mr(struct vb_engine *engine, struct vb_mr *mr, const struct vb_mr_change *change,
-		     int rc, struct vb_share_extent **shared)
+		     int rc, enum vb_lending lending, struct vb_share_extent **shared)
 {
 	struct vb_share_extent *before = mr->beside;
 
@@ -139,15 +140,28 @@ static int change_mr(struct vb_engine *engine, struct vb_mr *mr, const struct vb
 		mr->beside = *shared;
 		*shared = before;
 	}
+	mr->lending = lending;
 	vb_engine_publish_mr(engine, mr);
 	vb_engine_leave(engine);
 	return rc;
+}
+
+/* lend_no_more - inside, before it is withdrawn: what is lent for the first time behind that would
+ * be shown again. */
+static enum vb_lending lend_no_more(struct vb_mr *mr)
+{
+	const enum vb_lending before = mr->lending;
+
+	if (before == VB_LENT_NEVER_YET)
+		mr->lending = VB_LENT_NO_MORE;
+	return before;
 }
 
 int vb_engine_rereg_mr(struct vb_engine *engine, struct vb_mr *mr,
 		       const struct vb_mr_change *change)
 {
 	struct vb_share_extent *shared;
+	enum vb_lending lending = VB_LENT_NEVER_YET;
 	bool worn;
 	int rc = check_memory(change->addr, change->length, change->access);
 
@@ -156,12 +170,14 @@ int vb_engine_rereg_mr(struct vb_engine *engine, struct vb_mr *mr,
 	if (!vb_engine_enter(engine))
 		return -EIO;
 	rc = vb_mr_judge_change(mr, change);
+	if (rc == 0)
+		lending = lend_no_more(mr);
 	vb_engine_leave(engine);
 	if (rc)
 		return rc;
 	shared = share(engine, change->addr, change->length, change->access);
 	rc = withdraw_outside(engine, mr, &worn);
-	rc = change_mr(engine, mr, change, rc, &shared);
+	rc = change_mr(engine, mr, change, rc, lending, &shared);
 	/* the new pages of a change that failed, or the old ones */
 	vb_share_let_go(shared, worn);
 	return rc;
@@ -177,6 +193,8 @@ int vb_engine_dereg_mr(struct vb_engine *engine, struct vb_mr *mr)
 		return -EIO;
 	if (mr->windows)
 		rc = -EBUSY;
+	else
+		lend_no_more(mr);
 	vb_engine_leave(engine);
 	if (rc == 0)
 		rc = withdraw_outside(engine, mr, &worn);

@@ -73,7 +73,8 @@ static inline void vb_traffic_sent(struct vb_traffic *traffic, const struct vb_t
 static inline void vb_traffic_received(struct vb_traffic *traffic, const struct vb_rx *rx)
 {
 	traffic->counted[VB_TRAFFIC_RX_PACKETS]++;
-	traffic->counted[VB_TRAFFIC_RX_BYTES] += rx->size + VB_ICRC_BYTES;
+	traffic->counted[VB_TRAFFIC_RX_BYTES] +=
+		rx->size + (rx->lent ? rx->lent->bytes : 0) + VB_ICRC_BYTES;
 	if (rx->size >= VB_BTH_BYTES)
 		traffic->counted[VB_TRAFFIC_RX_MULTICAST] +=
 			(rx->data[5] & rx->data[6] & rx->data[7]) == 0xff;

@@ -29,10 +29,25 @@ struct vb_path {
 	uint32_t train; /* bytes of packets of one size and queue pair that cost what one costs; 0:
 			   each for itself */
 	bool direct;	/* vb_nic_ops.direct may be tried */
+	uint32_t lend_from; /* bytes of a SEND's payload from which on RC lends it; 0: never */
 	/* the carrier's own: */
 	void *carrier;
 	void *peer;
 	uint64_t word[6];
+};
+
+/* Payload that does not travel: it lies in regions of the sender, which names it as a READ would
+ * and keeps it until the packet is acknowledged. Such a packet stands for as many as its bytes
+ * would fill. */
+#define VB_LENT_PARTS 8
+#define VB_LENT_BYTES (1u << 20)
+struct vb_lent_part {
+	uint64_t va;
+	uint32_t rkey, length;
+};
+struct vb_lent {
+	uint32_t bytes, count;
+	const struct vb_lent_part *parts;
 };
 
 /* A packet to send. The payload has been read when tx returns. The pad count is in the headers, the
@@ -42,13 +57,15 @@ struct vb_tx {
 	const struct iovec *payload;
 	int payload_parts;
 	uint32_t payload_bytes;
+	const struct vb_lent *lent; /* in place of payload, or NULL */
 };
 
 /* A packet that arrived, its ICRC (where the carrier has one) already checked. */
 struct vb_rx {
 	const uint8_t *data; /* BTH up to and with the pad, without ICRC */
 	size_t size;
-	struct in6_addr src, dst; /* IPv4 as ::ffff:a.b.c.d */
+	const struct vb_lent *lent; /* or NULL; data are the headers alone then */
+	struct in6_addr src, dst;   /* IPv4 as ::ffff:a.b.c.d */
 	uint8_t traffic_class, hop_limit;
 };
 

@@ -21,11 +21,11 @@ def is_transferring(program, since):
     return lambda: program.cpu_ticks() - since > BUSY_TICKS
 
 
-def start_transfer(pair, program):
+def start_transfer(pair, program, size=65536):
     """A server and a client in the middle of an endless transfer, both ways."""
     port = hosts.free_port()
     # Line by line, so that we see where they are.
-    command = ("stdbuf", "-oL", program, "-F", "-x", "1", "-b", "-D", "60", "-s", "65536", "-p", port)
+    command = ("stdbuf", "-oL", program, "-F", "-x", "1", "-b", "-D", "60", "-s", str(size), "-p", port)
     server = pair[0].start(*command)
     try:
         server.wait_listening(port)
@@ -44,9 +44,9 @@ def shared_files(pair):
 
 
 @pytest.mark.parametrize("victim", ["server", "client"])
-@pytest.mark.parametrize("program", ["ib_write_bw", "ib_send_bw"])
-def test_kill9_in_mid_transfer(pair, program, victim):
-    server, client = start_transfer(pair, program)
+@pytest.mark.parametrize("program, size", [("ib_write_bw", 65536), ("ib_send_bw", 65536), ("ib_send_bw", 1 << 20)])
+def test_kill9_in_mid_transfer(pair, program, size, victim):
+    server, client = start_transfer(pair, program, size)
     with server, client:
         assert len(shared_files(pair)) >= 2
         dead, survivor = (server, client) if victim == "server" else (client, server)

@@ -89,7 +89,8 @@ static inline int test_tx(struct test_nic *nic, uint32_t qpn, uint32_t psn, uint
 		{(void *)(uintptr_t)payload, bytes / 3},
 		{(uint8_t *)(uintptr_t)payload + bytes / 3, bytes - bytes / 3},
 	};
-	struct vb_tx tx = {&h, parts, 2, bytes};
+	struct vb_tx tx = {
+		.headers = &h, .payload = parts, .payload_parts = 2, .payload_bytes = bytes};
 
 	return nic->carrier->ops->tx(nic->carrier, &nic->path, &tx);
 }

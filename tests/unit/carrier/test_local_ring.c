@@ -49,7 +49,7 @@ static void nobody_there_is_an_error(void **state)
 {
 	struct in6_addr address = test_address(31);
 	struct vb_headers h = {.opcode = 0xff};
-	struct vb_tx tx = {&h, NULL, 0, 0};
+	struct vb_tx tx = {.headers = &h};
 	unsigned int slot;
 
 	assert_int_equal(test_nic_open(&nic, &address), 0);

@@ -34,7 +34,7 @@ static void set_up(struct peer *p)
 	assert_int_equal(vb_qp_post_recv(p->q.qp, &receive), 0);
 	h.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_SEND_ONLY);
 	h.qpn = p->q.qp->qpn;
-	vb_rc_on_request(p->q.qp, &h, NULL, 0);
+	vb_rc_on_request(p->q.qp, &h, NULL, 0, NULL);
 	assert_int_equal(p->fake.tx_count, 0);
 }
 

@@ -156,7 +156,7 @@ static void answers_are_whole_trains(void **state)
 	h.qpn = p.q.qp->qpn;
 	h.reth.va = (uintptr_t)p.memory;
 	h.reth.rkey = p.mr->rkey;
-	vb_rc_on_request(p.q.qp, &h, NULL, 0);
+	vb_rc_on_request(p.q.qp, &h, NULL, 0, NULL);
 	for (unsigned int i = 1; i <= 3; i++) {
 		assert_true(vb_nic_run(p.fake.nic, 1000));
 		assert_int_equal(p.fake.tx_count, i * TRAIN);
