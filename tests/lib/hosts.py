@@ -76,8 +76,13 @@ class Host:
         return [folder for address in addresses for folder in user.glob(f"{self.namespace}-{address}")]
 
     def shared_files(self):
-        """What this host's processes have in their registry (the table itself stays there)."""
-        return [str(file) for folder in self.registry() for file in folder.iterdir() if file.name != "reg"]
+        """What this host's processes have in their registry (the table itself stays there). Any process
+        of this machine may take away the folder of a host that nobody is on."""
+        files = []
+        for folder in self.registry():
+            with contextlib.suppress(FileNotFoundError):
+                files += [str(file) for file in folder.iterdir() if file.name != "reg"]
+        return files
 
     def rdma_listeners(self, space, port):
         """Who listens on an RDMA port: words of the registry's table of ports, of which each process
