@@ -290,7 +290,20 @@ static int publish(struct vb_steering_group *g, uint32_t span)
 	return err;
 }
 
-bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8_t *packet)
+/* is_ours - a process of this host sent it, in whatever round: no other host has our address. */
+static bool is_ours(const struct vb_steering_group *g, const struct in6_addr *from,
+		    const uint8_t *packet, uint32_t index, uint64_t mark)
+{
+	uint8_t ours[VB_PROBE_BYTES];
+
+	if (index >= VB_REGISTRY_SLOTS || !IN6_ARE_ADDR_EQUAL(from, &g->address))
+		return false;
+	make_probe(ours, index, mark);
+	return memcmp(packet, ours, sizeof(ours)) == 0;
+}
+
+bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const struct in6_addr *from,
+			  const uint8_t *packet)
 {
 	struct vb_steering_group *g = &s->group[group];
 	struct vb_registry_port *port = g->port;
@@ -301,10 +314,12 @@ bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8
 	memcpy(&word, packet + 4, sizeof(word));
 	memcpy(&mark, packet + PROBE_MARK, sizeof(mark));
 	index = ntohl(word) & ((1u << VB_SLOT_SHIFT) - 1);
-	if (mark == 0)
-		return true; /* a nudge: see vb_steering_leave() */
-	if (mark != __atomic_load_n(&port->probe, __ATOMIC_RELAXED) || index >= VB_REGISTRY_SLOTS)
+	if (!is_ours(g, from, packet, index, mark))
 		return false;
+	/* A nudge (see vb_steering_leave()), or a round that ended before we looked: another one
+	 * was begun, or who sent it has left. */
+	if (mark == 0 || mark != __atomic_load_n(&port->probe, __ATOMIC_RELAXED))
+		return true;
 	if (mark == g->probe_seen || s->leaving)
 		return true;
 	g->probe_seen = mark;

@@ -20,7 +20,9 @@
  * them in the other order; a forked child still holds a dead one's socket), so that every change is
  * followed by probes: one small packet to each index. Who gets the probe for index i sits at index
  * i and says so in the table. Of several probes of one round only the first counts: an index past
- * the end of the kernel's array goes to a random member, and the true ones are sent first.
+ * the end of the kernel's array goes to a random member, and the true ones are sent first. A probe
+ * comes from the address that it goes to, which no other host has; the random number of its round
+ * says whether it still counts.
  *
  * Invariants: the table changes under vb_registry_lock() only, and each change ends with the
  * program attached again. A member dies at any instruction: its pidfd wakes those who watch it, the
@@ -127,8 +129,10 @@ void vb_steering_sync(struct vb_steering *s);
 void vb_steering_on_death(struct vb_steering *s, unsigned int index);
 
 /* vb_steering_on_probe - a packet of VB_PROBE_BYTES for a QPN of the probes' slot came in on
- * group's socket. False: it is none of our probes. */
-bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const uint8_t *packet);
+ * group's socket. False: it is none of our probes. One that is too late is ours, and does nothing.
+ */
+bool vb_steering_on_probe(struct vb_steering *s, unsigned int group, const struct in6_addr *from,
+			  const uint8_t *packet);
 
 /* vb_steering_on_stray - a packet for slot reached us. Returns the key of the member that it
  * belongs to, or 0; and, now and then, has the table verified. */

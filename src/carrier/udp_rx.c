@@ -6,7 +6,7 @@
  * sender. Each is a packet and is checked by itself, in this order, which ends at the first answer:
  *
  *      length      room for a BTH and the ICRC
- *      probe       steering.c's own small packets (a random number makes them known)
+ *      probe       steering.c's own small packets, of this round or of one before
  *      ICRC        with the identification that is expected, else solved for (IPv4)
  *      QPN         0xffffff: to a group's socket and only there; another slot: a stray; QP 1: whose
  *                  it is stands in the MAD (mad_route.h)
@@ -228,7 +228,7 @@ static int take_packet(struct vb_udp *udp, struct vb_udp_rx_train *t, uint8_t *p
 	qpn = vb_udp_qpn(packet);
 	slot = (uint16_t)(qpn >> VB_SLOT_SHIFT);
 	if (slot == VB_PROBE_SLOT && !group && bytes == VB_PROBE_BYTES &&
-	    vb_steering_on_probe(&udp->steering, t->address, packet))
+	    vb_steering_on_probe(&udp->steering, t->address, &t->ip.src, packet))
 		return 0;
 	if (!check_icrc(udp, t, packet, bytes)) {
 		udp->counters.rx_bad_icrc++;

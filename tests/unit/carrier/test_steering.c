@@ -523,6 +523,61 @@ static void a_wrong_table_is_put_right(void **state)
 	host_close(from);
 }
 
+/* Others join and leave before one looks at his socket: the probes of the rounds that are over are
+ * no errors of the network. */
+static void late_probes_are_no_errors(void **state)
+{
+	struct host *from = host_open("127.7.2.36"), *b = host_open("127.7.2.37");
+	struct vb_path path = host_path(from, &b->address);
+	struct host *others[3];
+	struct vb_udp_counters c;
+
+	for (unsigned int i = 0; i < VB_ARRAY_SIZE(others); i++)
+		others[i] = host_open("127.7.2.37");
+	for (unsigned int i = 0; i < VB_ARRAY_SIZE(others); i++)
+		host_close(others[i]);
+	/* Behind all probes: whoever has got it has seen them. */
+	assert_int_equal(host_send(from, &path, host_qpn(b, 1), 0, "last", 4), 0);
+	host_flush(from);
+	host_wait(b, 1);
+	c = host_counters(b);
+	assert_int_equal(c.rx_bad_icrc + c.rx_short + c.rx_unclaimed, 0);
+	host_settle(b);
+	assert_int_equal(vb_udp_of(b->carrier)->steering.group[0].port->count, 1);
+	host_close(b);
+	host_close(from);
+}
+
+/* What has a probe's form but comes from another host is a packet with a wrong ICRC. */
+static void probes_of_other_hosts_are_errors(void **state)
+{
+	struct host *b = host_open("127.7.2.38");
+	struct vb_registry_port *port = vb_udp_of(b->carrier)->steering.group[0].port;
+	union vb_sockaddr name;
+	uint8_t probe[VB_PROBE_BYTES] = {0xff, 0, 0, 0, 0, 0xff, 0x80, 3};
+	struct in6_addr stranger = test_address("127.7.2.39");
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	socklen_t bytes = vb_sockaddr_fill(&name, &stranger, 0, 0);
+
+	host_settle(b); /* its own */
+	assert_int_equal(bind(fd, &name.any, bytes), 0);
+	bytes = vb_sockaddr_fill(&name, &b->address, 0, VB_ROCE_PORT);
+	for (unsigned int round = 0; round < 3; round++) {
+		/* a nudge, the present round's, one of no round */
+		const uint64_t mark = round == 0 ? 0 : port->probe ^ (round - 1);
+
+		memcpy(probe + 12, &mark, sizeof(mark));
+		assert_int_equal(sendto(fd, probe, sizeof(probe), 0, &name.any, bytes),
+				 sizeof(probe));
+		host_settle(b);
+		assert_int_equal(host_counters(b).rx_bad_icrc, round + 1);
+	}
+	assert_int_equal(port->count, 1);
+	assert_int_equal(port->slot[0], b->registry->slot);
+	close(fd);
+	host_close(b);
+}
+
 /* A dead one's socket that another process still holds keeps its index in the kernel. */
 static void an_inherited_socket_keeps_its_index(void **state)
 {
@@ -800,6 +855,8 @@ int main(void)
 		cmocka_unit_test_teardown(deaths_are_mended, end_workers),
 		cmocka_unit_test_teardown(addresses_are_groups_of_their_own, end_workers),
 		cmocka_unit_test_teardown(a_wrong_table_is_put_right, end_workers),
+		cmocka_unit_test(late_probes_are_no_errors),
+		cmocka_unit_test(probes_of_other_hosts_are_errors),
 		cmocka_unit_test_teardown(an_inherited_socket_keeps_its_index, end_workers),
 		cmocka_unit_test_teardown(deaths_are_seen_without_traffic, end_workers),
 		cmocka_unit_test_teardown(a_held_lock_stops_no_packets, end_workers),
