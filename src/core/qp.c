@@ -372,9 +372,10 @@ static void check_responder(const struct vb_qp *qp)
 	VB_ASSERT(resp->reply_done - resp->reply_next <= resp->reply_head - resp->reply_next);
 	VB_ASSERT(resp->recv.sges == qp->recv_sges);
 	VB_ASSERT(!qp->xrcd || !resp->recv_held || resp->srq);
-	/* UC keeps the request of a message that was lost in the middle; a WRITE may come in
-	 * between. */
-	VB_ASSERT(!resp->recv_held || resp->message != VB_MSG_NONE || qp->type == VB_QPT_UC);
+	/* UC keeps the request of a message that was lost in the middle, RC that of one which it
+	 * could not fetch (lend.c); a WRITE may come in between. */
+	VB_ASSERT(!resp->recv_held || resp->message != VB_MSG_NONE || qp->type == VB_QPT_UC ||
+		  (qp->type == VB_QPT_RC && qp->nic->ops.fetch));
 }
 
 void vb_qp_check(const struct vb_qp *qp)
