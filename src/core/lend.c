@@ -16,8 +16,9 @@
  *
  * Only payload in ordinary regions is lent, into receive requests of such. Any doubt on the
  * receiver's side is answered as a gap is, by a sequence NAK, and the sender repeats as packets
- * what it had lent. As the reason will mostly last, it lends no more for a while. The receive request
- * that was taken stays taken, for these packets, as that of any message of which some have come.
+ * what it had lent. As the reason will mostly last, it lends no more for a while. The receive
+ * request that was taken stays taken, for these packets, as that of any message of which some have
+ * come.
  */
 #include "core/transport.h"
 
