@@ -176,34 +176,35 @@ static void leaves_one_who_opens(void)
 	pthread_exit(NULL);
 }
 
-static pid_t program_of_child;
-
-/* Its child's first thread is this one. */
+/* Its child's first thread is this one. It stays as long as the child does, since the signal at the
+ * parent's death comes when the thread that forked ends, and not when the process does. */
 static void *forks(void *arg)
 {
+	pid_t child;
+	int status;
+
 	use_device();
-	program_of_child = fork();
-	MUST(program_of_child >= 0);
-	if (program_of_child == 0) {
+	child = fork();
+	MUST(child >= 0);
+	if (child == 0) {
 		MUST(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
 		open_device();
 		use_device();
 		pthread_exit(NULL);
 	}
+	MUST(waitpid(child, &status, 0) == child);
+	MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	say('c');
 	return arg;
 }
 
 static void ends_in_a_child(void)
 {
 	pthread_t thread;
-	int status;
 
 	open_device();
 	MUST(pthread_create(&thread, NULL, forks, NULL) == 0);
 	MUST(pthread_join(thread, NULL) == 0);
-	MUST(waitpid(program_of_child, &status, 0) == program_of_child);
-	MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	say('c');
 	pthread_exit(NULL);
 }
 
