@@ -6,12 +6,17 @@
  *      frame, then its mark
  *      word |= bit          (full barrier)    poll: summary = 0, word = 0 -> look into those rings
  *      summary |= word's bit
- *      armed? -> exchange 0, one datagram     arm: armed = 1 (full barrier), doorbells? -> do not
- * sleep
+ *      armed? -> datagram, then armed = 0     arm: armed = n (full barrier), doorbells? -> stay up
+ *                if it still is that n
  *
  * Either the sender sees armed, or the owner sees the doorbell: both store first and load then, in
  * one total order. A sender that is killed between two steps leaves a doorbell without a summary:
  * its frame is found with the next one, or goes the way of everything that the dead were saying.
+ *
+ * armed says that a datagram is needed, and is 0 only once one is under way: a sender that is
+ * killed or stopped in between leaves it standing, and the next one wakes the owner. n is another
+ * one each time, so that a sender who comes late with the 0 does not end a later sleep. Two who
+ * see the same n both send, which costs the owner a look.
  *
  * The datagram goes to an abstract socket, which everybody in the network namespace can reach who
  * knows its random name. What it says is "look", and nothing in it is read.
@@ -110,15 +115,19 @@ void vb_local_bell_finish(struct vb_local *local)
 		munmap(local->bell, VB_LOCAL_BELL_FILE);
 }
 
-static void wake(struct vb_local *local, struct vb_local_peer *peer)
+/* Of an owner that sleeps, for the armed-th time. */
+static void wake(struct vb_local *local, struct vb_local_peer *peer, uint32_t armed)
 {
 	const int shield = vb_local_shield();
 
 	local->counters.wakeups_sent++;
 	/* EAGAIN: its queue is full of wake-ups already. Anything else: nobody is there. */
 	if (sendto(local->wake_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
-		   (struct sockaddr *)&peer->wake, peer->wake_bytes) < 0 &&
-	    errno != EAGAIN && errno != EWOULDBLOCK)
+		   (struct sockaddr *)&peer->wake, peer->wake_bytes) >= 0 ||
+	    errno == EAGAIN || errno == EWOULDBLOCK)
+		(void)__atomic_compare_exchange_n(&peer->bell->armed, &armed, 0, false,
+						  __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	else
 		peer->suspect = true;
 	vb_local_unshield(shield);
 }
@@ -128,6 +137,7 @@ void vb_local_bell_ring(struct vb_local *local, struct vb_local_peer *peer)
 	struct vb_local_bell *bell = peer->bell;
 	unsigned int w = local->slot / 64;
 	uint64_t bit = 1ull << (local->slot % 64);
+	uint32_t armed;
 
 	if (peer->out.bell_busy) {
 		/* The consumer lags: likely the last doorbell still stands, and looking leaves its
@@ -140,9 +150,9 @@ void vb_local_bell_ring(struct vb_local *local, struct vb_local_peer *peer)
 	peer->out.bell_busy = __atomic_fetch_or(&bell->word[w], bit, __ATOMIC_SEQ_CST) & bit;
 	if (!(__atomic_load_n(&bell->summary, __ATOMIC_SEQ_CST) & 1u << w))
 		__atomic_fetch_or(&bell->summary, 1u << w, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&bell->armed, __ATOMIC_SEQ_CST) &&
-	    __atomic_exchange_n(&bell->armed, 0, __ATOMIC_SEQ_CST))
-		wake(local, peer);
+	armed = __atomic_load_n(&bell->armed, __ATOMIC_SEQ_CST);
+	if (armed)
+		wake(local, peer, armed);
 }
 
 void vb_local_bell_leave(struct vb_local *local, struct vb_local_peer *peer)
@@ -181,7 +191,7 @@ bool vb_local_arm(struct vb_carrier *carrier)
 
 		(void)timerfd_settime(local->timer_fd, 0, &when, NULL);
 	}
-	__atomic_store_n(&local->bell->armed, 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&local->bell->armed, local->arms << 1 | 1, __ATOMIC_SEQ_CST);
 	sure = vb_local_unfollow_all(local);
 	if (sure && !__atomic_load_n(&local->bell->summary, __ATOMIC_SEQ_CST) &&
 	    !local->pending_summary && !local->room_due)

@@ -122,7 +122,7 @@ _Static_assert(offsetof(struct vb_local_area, hazard) + 8 <= VB_FILE_PAGE, "haza
 struct vb_local_bell {
 	struct vb_file_header header;
 	_Alignas(64) uint32_t summary;
-	uint32_t armed; /* the owner sleeps, or is about to */
+	uint32_t armed; /* not 0: the owner sleeps, or is about to; another value each time */
 	uint64_t word[8];
 	/* Slots whose processes have ever accessed the owner's memory: whose hazards it looks at.
 	 */

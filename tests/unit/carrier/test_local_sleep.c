@@ -3,7 +3,17 @@
  * nothing for long. */
 #include "local_helper.h"
 
+#include "carrier/local_private.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
 static struct test_nic nic;
+
+static struct vb_local *inside(struct test_nic *n)
+{
+	return vb_container_of(n->carrier, struct vb_local, base);
+}
 
 static bool is_readable(int fd, int timeout_ms)
 {
@@ -94,6 +104,95 @@ static void a_flood_from_strangers_is_read_away(void **state)
 	assert_int_equal(test_poll(&nic), 1);
 	close(fd);
 	test_nic_close(&nic);
+}
+
+/* What a process does on its way to wake another one; the linker takes this one for the carrier,
+ * too. */
+static int signal_at_wake;
+
+ssize_t sendto(int fd, const void *data, size_t bytes, int flags, const struct sockaddr *to,
+	       socklen_t to_bytes)
+{
+	struct iovec part = {(void *)(uintptr_t)data, bytes};
+	struct msghdr message = {
+		.msg_name = (void *)(uintptr_t)to,
+		.msg_namelen = to_bytes,
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+	};
+
+	if (signal_at_wake)
+		raise(signal_at_wake);
+	return sendmsg(fd, &message, flags);
+}
+
+static void one_packet(struct test_nic *n, int fd, struct test_role *role)
+{
+	char c;
+
+	if (!test_receive(fd, &c, 1))
+		_exit(3);
+	signal_at_wake = (int)role->number;
+	if (test_tx(n, test_qpn(role->peer, 1), 0, 0, "x", 1))
+		_exit(4);
+	signal_at_wake = 0;
+	test_send(fd, "s", 1);
+	(void)test_receive(fd, &c, 1);
+	test_nic_close(n);
+}
+
+/* The first is killed, or stopped, when it has rung and before its wake-up has left. */
+static void who_rings_later_wakes(int signal)
+{
+	struct test_role role = {.address = test_address(44), .run = one_packet};
+	struct test_child children[2];
+	int status;
+	char c;
+
+	assert_int_equal(test_nic_open(&nic, &role.address), 0);
+	role.peer = nic.registry->slot;
+	for (int i = 0; i < 2; i++) {
+		role.number = i == 0 ? (uint32_t)signal : 0;
+		(void)test_start_nic(&children[i], &role);
+	}
+	assert_true(nic.carrier->ops->arm(nic.carrier));
+	test_send(children[0].fd, "g", 1);
+	assert_int_equal(waitpid(children[0].pid, &status, WUNTRACED), children[0].pid);
+	assert_true(signal == SIGKILL ? WIFSIGNALED(status) : WIFSTOPPED(status));
+	assert_false(is_readable(nic.carrier->fd, 0));
+	test_send(children[1].fd, "g", 1);
+	assert_true(test_receive(children[1].fd, &c, 1));
+	assert_true(is_readable(nic.carrier->fd, 0));
+	nic.carrier->ops->disarm(nic.carrier);
+	while (test_poll(&nic))
+		;
+	assert_int_equal(nic.received, 2); /* what the first had said, too */
+	if (signal == SIGKILL) {
+		close(children[0].fd);
+	} else {
+		/* It goes on while its owner sleeps once more, which is not to end that. */
+		assert_true(nic.carrier->ops->arm(nic.carrier));
+		assert_int_equal(kill(children[0].pid, SIGCONT), 0);
+		assert_true(test_receive(children[0].fd, &c, 1));
+		assert_true(is_readable(nic.carrier->fd, 0));
+		assert_int_not_equal(inside(&nic)->bell->armed, 0);
+		nic.carrier->ops->disarm(nic.carrier);
+		test_send(children[0].fd, "q", 1);
+		assert_int_equal(test_join_child(&children[0]), 0);
+	}
+	test_send(children[1].fd, "q", 1);
+	assert_int_equal(test_join_child(&children[1]), 0);
+	test_nic_close(&nic);
+}
+
+static void one_killed_on_its_way_to_wake_keeps_nobody_asleep(void **state)
+{
+	who_rings_later_wakes(SIGKILL);
+}
+
+static void one_stopped_on_its_way_to_wake_keeps_nobody_asleep(void **state)
+{
+	who_rings_later_wakes(SIGSTOP);
 }
 
 enum { ROUNDS = 3000 };
@@ -193,6 +292,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(arming_says_when_something_waits),
 		cmocka_unit_test(a_flood_from_strangers_is_read_away),
+		cmocka_unit_test(one_killed_on_its_way_to_wake_keeps_nobody_asleep),
+		cmocka_unit_test(one_stopped_on_its_way_to_wake_keeps_nobody_asleep),
 		cmocka_unit_test(no_wake_up_is_lost),
 		cmocka_unit_test(a_producer_that_sleeps_for_room_is_woken),
 	};
