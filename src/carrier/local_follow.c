@@ -113,7 +113,8 @@ bool vb_local_unfollow_all(struct vb_local *local)
 void vb_local_note_look(struct vb_carrier *carrier, int packets, uint64_t now_ns)
 {
 	struct vb_local_pace *pace = &vb_container_of(carrier, struct vb_local, base)->pace;
-	const bool few = packets<SEVERAL, late = now_ns - pace->found_ns> SOON_NS;
+	const bool few = packets < SEVERAL;
+	const bool late = now_ns - pace->found_ns > SOON_NS;
 
 	pace->found_ns = now_ns;
 	if (pace->spoke || late) {
