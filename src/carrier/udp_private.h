@@ -38,7 +38,8 @@
 #define VB_UDP_RX_BYTES 65536u /* no datagram is longer */
 #define VB_UDP_RX_CONTROL 128u
 #define VB_UDP_COLD_AFTER 64u	 /* empty polls in a row */
-#define VB_UDP_COLD_EVERY 16u	 /* polls between two looks at a cold socket */
+#define VB_UDP_COLD_EVERY 64u	 /* polls to a look at a cold socket, where a warm one is empty */
+#define VB_UDP_COLD_LATE 256u	 /* and at all events */
 #define VB_UDP_EVENTS_EVERY 512u /* polls between two looks at the epoll set */
 #define VB_UDP_PEERS 64u	 /* peers whose IP identifications are followed */
 
@@ -125,6 +126,7 @@ struct vb_udp {
 	/* rx */
 	uint32_t polls;
 	unsigned int next_cold;
+	uint32_t cold_skipped;		/* polls since a look at a cold socket */
 	unsigned int rx_count, rx_next; /* datagrams received, and those taken apart */
 	unsigned int rx_address;
 	bool rx_open; /* rx_train is in the middle of one */

@@ -18,7 +18,8 @@
  * check and counted: 16 bits of the 32 are then used up.
  *
  * A socket that brought nothing for a while is cold and looked at only now and then: each look is
- * a system call. Who sleeps on the epoll set is woken by cold ones as well.
+ * a system call; and not behind a packet of a warm one, which somebody waits to answer. Who sleeps
+ * on the epoll set is woken by cold ones as well.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -281,11 +282,25 @@ static int take_received(struct vb_udp *udp, int budget, int *delivered)
 
 /* --- polling ----------------------------------------------------------------------------- */
 
-/* receive - one system call. Returns the datagrams. */
+static int receive_one(int fd, struct mmsghdr *message)
+{
+	ssize_t bytes = recvmsg(fd, &message->msg_hdr, MSG_DONTWAIT);
+
+	if (bytes < 0)
+		return -1;
+	message->msg_len = (unsigned int)bytes;
+	return 1;
+}
+
+/* receive - one system call, for several datagrams where the last look found something: behind an
+ * empty one there is hardly more than one, and the plain call is the cheaper one. Returns the
+ * datagrams. */
 static unsigned int receive(struct vb_udp *udp, unsigned int address)
 {
 	struct vb_udp_address *a = &udp->address[address];
-	int n = recvmmsg(a->rx_fd, udp->rx_message, VB_UDP_RX_BATCH, MSG_DONTWAIT, NULL);
+	int n = a->empty_polls == 0
+			? recvmmsg(a->rx_fd, udp->rx_message, VB_UDP_RX_BATCH, MSG_DONTWAIT, NULL)
+			: receive_one(a->rx_fd, &udp->rx_message[0]);
 
 	if (n <= 0) {
 		if (a->empty_polls < VB_UDP_COLD_AFTER)
@@ -347,9 +362,19 @@ static int poll_cold(struct vb_udp *udp, int budget, int *delivered)
 {
 	unsigned int turn = next_cold(udp);
 
+	udp->cold_skipped = 0;
 	if (turn < udp->address_count)
 		return poll_socket(udp, turn, budget, delivered);
 	return vb_udp_stray_poll(udp, budget, delivered);
+}
+
+/* is_cold_due - looked: what this poll has found so far. */
+static bool is_cold_due(struct vb_udp *udp, bool warm, int looked)
+{
+	const uint32_t skipped = ++udp->cold_skipped;
+
+	return !warm || skipped >= VB_UDP_COLD_LATE ||
+	       (looked == 0 && skipped >= VB_UDP_COLD_EVERY);
 }
 
 int vb_udp_poll(struct vb_carrier *carrier, int budget, bool *room)
@@ -374,7 +399,7 @@ int vb_udp_poll(struct vb_carrier *carrier, int budget, bool *room)
 	}
 	if (udp->stray_waiting && looked < budget)
 		looked += vb_udp_stray_poll(udp, budget - looked, &delivered);
-	else if ((!warm || polls % VB_UDP_COLD_EVERY == 0) && looked < budget)
+	else if (is_cold_due(udp, warm, looked) && looked < budget)
 		looked += poll_cold(udp, budget - looked, &delivered);
 	return delivered;
 }

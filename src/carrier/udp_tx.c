@@ -189,6 +189,16 @@ static void fill_message(struct msghdr *m, struct iovec *piece, struct vb_udp_tr
 		m->msg_control = NULL;
 }
 
+/* send_at_once - one system call; the plain one is the cheaper one. As sendmmsg(2). */
+static int send_at_once(int fd, struct mmsghdr *messages, unsigned int n)
+{
+	const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+
+	if (n > 1)
+		return sendmmsg(fd, messages, n, flags);
+	return sendmsg(fd, &messages->msg_hdr, flags) < 0 ? -1 : 1;
+}
+
 /* send_some - trains of one socket. Returns how many are done with, sent or dropped; fewer than n
  * when the socket has no room. */
 static unsigned int send_some(struct vb_udp *udp, int fd, struct mmsghdr *messages,
@@ -197,7 +207,7 @@ static unsigned int send_some(struct vb_udp *udp, int fd, struct mmsghdr *messag
 	unsigned int done = 0, interrupted = 0;
 
 	while (done < n) {
-		int sent = sendmmsg(fd, messages + done, n - done, MSG_DONTWAIT | MSG_NOSIGNAL);
+		int sent = send_at_once(fd, messages + done, n - done);
 
 		udp->counters.tx_calls++;
 		for (int i = 0; i < sent; i++, done++) {
