@@ -262,19 +262,18 @@ static uint32_t segment_for(bool ipv4, uint32_t mtu)
 }
 
 /* choose_port - a socket of the pool, made at its first use; the first one where that fails. */
-static unsigned int choose_port(struct vb_udp *udp, struct vb_udp_address *a, uint32_t hash)
+static unsigned int choose_port(struct vb_udp *udp, struct vb_udp_address *a, uint32_t flow_label)
 {
-	unsigned int pool;
+	/* Neighbouring labels are to differ in the upper bits as well. */
+	unsigned int pool = flow_label * 0x9e3779b1u >> 28;
 
-	hash *= 0x9e3779b1u; /* neighbouring hashes may differ in upper bits only */
-	pool = hash >> 28;
 	if (a->tx_fd[pool] < 0 && vb_udp_open_sender(udp, a, pool) < 0)
 		pool = 0;
 	return pool;
 }
 
 int vb_udp_route(struct vb_carrier *carrier, struct vb_path *path, const struct in6_addr *source,
-		 const struct in6_addr *address, uint32_t scope_id, uint32_t source_port_hash,
+		 const struct in6_addr *address, uint32_t scope_id, uint32_t flow_label,
 		 uint8_t traffic_class, uint8_t hop_limit)
 {
 	struct vb_udp *udp = vb_udp_of(carrier);
@@ -297,7 +296,7 @@ int vb_udp_route(struct vb_carrier *carrier, struct vb_path *path, const struct 
 	path->segment_max = segment_for(a->ipv4, (uint32_t)mtu);
 	if (path->segment_max == 0)
 		return -EINVAL;
-	r.pool = choose_port(udp, a, source_port_hash);
+	r.pool = choose_port(udp, a, flow_label);
 	path->own_segment = false;
 	path->direct = false;
 	path->window = VB_MIN(VB_MAX(udp->receive_bytes / WINDOW_PART, WINDOW_LEAST), WINDOW_MOST);

@@ -27,14 +27,15 @@ void vb_udp_drop_in_child(struct vb_carrier *carrier);
 
 /* vb_udp_route - fills path for a peer at address (IPv4 mapped or IPv6 with scope_id): source
  * address and port, the route's MTU as segment_max, the window from the socket buffer. sgid and
- * dgid are the caller's. -ENETUNREACH, -EINVAL, -ENOMEM. source_port_hash: a value that is the same
- * for all packets of one QP. */
+ * dgid are the caller's. -ENETUNREACH, -EINVAL, -ENOMEM. flow_label: what routers that know several
+ * ways choose by, as the source port. Paths without one, 0, have the process's first port, so that
+ * what several queue pairs send to one process goes in one train. */
 int vb_udp_route(struct vb_carrier *carrier, struct vb_path *path, const struct in6_addr *source,
-		 const struct in6_addr *address, uint32_t scope_id, uint32_t source_port_hash,
+		 const struct in6_addr *address, uint32_t scope_id, uint32_t flow_label,
 		 uint8_t traffic_class, uint8_t hop_limit) VB_MUST_USE;
 
-/* vb_udp_join, vb_udp_leave - a multicast group (IPv4 mapped, or IPv6), on our interface. join: 0 or
- * -errno. */
+/* vb_udp_join, vb_udp_leave - a multicast group (IPv4 mapped, or IPv6), on our interface. join: 0
+ * or -errno. */
 int vb_udp_join(struct vb_carrier *carrier, const struct in6_addr *group) VB_MUST_USE;
 void vb_udp_leave(struct vb_carrier *carrier, const struct in6_addr *group);
 
@@ -47,9 +48,9 @@ struct vb_udp_counters {
 	uint64_t rx_mads_on;	/* for QP 1 and another process of this host: handed on to it */
 	uint64_t rx_unclaimed;	/* strays that could not be handed on, or that nobody may hand us */
 	uint64_t rx_management; /* for QP 0 */
-	uint64_t rx_multicast; /* to QP 0xffffff of a unicast address, or to another of a group */
-	uint64_t rx_overflows; /* dropped by the kernel: the receive buffer was full */
-	uint64_t rx_solved_id; /* delivered, but the IP identification had to be solved for */
+	uint64_t rx_multicast;	/* to QP 0xffffff of a unicast address, or to another of a group */
+	uint64_t rx_overflows;	/* dropped by the kernel: the receive buffer was full */
+	uint64_t rx_solved_id;	/* delivered, but the IP identification had to be solved for */
 	uint64_t rx_packets, rx_bytes;		 /* delivered */
 	uint64_t rx_calls;			 /* system calls that brought something */
 	uint64_t tx_packets, tx_bytes, tx_calls; /* sent */

@@ -26,7 +26,7 @@
 
 #define VB_UDP_ADDRESSES 16u
 #define VB_UDP_GROUPS 64u
-#define VB_UDP_POOL 16u		  /* source ports per address: entropy for routes of equal cost */
+#define VB_UDP_POOL 16u		  /* source ports per address, by the flow label */
 #define VB_UDP_FIRST_PORT 0xc000u /* RoCEv2 source ports are 0xc000 .. 0xffff */
 #define VB_UDP_DEFAULT_HOPS 64u
 
@@ -66,10 +66,13 @@ struct vb_udp_address {
 	uint32_t overflows; /* the kernel's count of what the receive buffer could not hold */
 };
 
-/* Packets of one path and one size (the last may be shorter), sent as one UDP_SEGMENT datagram. */
+/* Packets of one path and one size (the last may be shorter) to one process, sent as one UDP_SEGMENT
+ * datagram. */
 struct vb_udp_train {
 	uint64_t route[3]; /* path->word: equal routes go the same way */
-	uint32_t qpn;
+	uint64_t qpns;	   /* whose packets are in it, a bit for one of 64 */
+	uint32_t last_qpn;
+	uint16_t slot; /* the process */
 	int fd;
 	uint16_t segment_bytes;
 	uint32_t packets, bytes;

@@ -2,9 +2,12 @@
 /*
  * udp_tx.c - packets become trains, trains become system calls.
  *
- * Consecutive packets of one path, one destination QP and one size join into a train, which the
- * kernel takes as one datagram (UDP_SEGMENT) and cuts apart; one shorter packet may end it. A batch
- * is up to VB_UDP_TRAINS trains, sent by one sendmmsg for each source socket.
+ * Packets of one path, to one process and of one size join into a train, which the kernel takes as
+ * one datagram (UDP_SEGMENT) and cuts apart; one shorter packet of the queue pair that was the last
+ * may end it. On the wire each is a packet by itself, so a train may be of many queue pairs; what
+ * each of them sends keeps its order, what two of them send does not. The receiving kernel steers a
+ * train by its first packet: hence one process. A batch is up to VB_UDP_TRAINS trains, sent by one
+ * sendmmsg for each source socket.
  *
  * A train is one piece of memory: the payload is copied into it as soon as the packet is taken, and
  * the ICRC computed there, since its identification is then known, the packet's place in its train.
@@ -29,10 +32,26 @@
 
 /* --- joining ----------------------------------------------------------------------------- */
 
-static bool takes(const struct vb_udp *udp, const struct vb_udp_train *t, uint32_t bytes)
+/* Whom the receiving kernel gives a packet to. */
+static uint16_t slot_of(uint32_t qpn)
+{
+	return (uint16_t)(qpn >> VB_SLOT_SHIFT);
+}
+
+/* The queue pair's bit in a train's set: two may have the same. */
+static uint64_t qpn_bit(uint32_t qpn)
+{
+	return 1ull << qpn % 64;
+}
+
+/* takes - a shorter packet would end the train, and is worth that only where the others of its
+ * queue pair are likely to follow it: an acknowledgement behind its message. */
+static bool takes(const struct vb_udp *udp, const struct vb_udp_train *t, uint32_t qpn,
+		  uint32_t bytes)
 {
 	return udp->gso && !t->closed && t->packets < VB_UDP_SEGMENTS &&
-	       bytes <= t->segment_bytes && t->bytes + bytes <= VB_UDP_TRAIN_BYTES;
+	       (bytes == t->segment_bytes || (bytes < t->segment_bytes && t->last_qpn == qpn)) &&
+	       t->bytes + bytes <= VB_UDP_TRAIN_BYTES;
 }
 
 static struct vb_udp_train *open_train(struct vb_udp *udp, const struct vb_path *path, uint32_t qpn,
@@ -46,7 +65,8 @@ static struct vb_udp_train *open_train(struct vb_udp *udp, const struct vb_path 
 	VB_ASSERT(r.address < udp->address_count && r.pool < VB_UDP_POOL);
 	a = &udp->address[r.address];
 	memcpy(t->route, path->word, sizeof(t->route));
-	t->qpn = qpn;
+	t->slot = slot_of(qpn);
+	t->qpns = 0;
 	t->fd = a->tx_fd[r.pool];
 	t->segment_bytes = (uint16_t)bytes;
 	t->packets = t->bytes = 0;
@@ -67,11 +87,13 @@ static struct vb_udp_train *train_for(struct vb_udp *udp, const struct vb_path *
 	for (unsigned int i = udp->train_count; i > 0; i--) {
 		struct vb_udp_train *t = &udp->train[i - 1];
 
-		if (t->qpn != qpn || memcmp(t->route, path->word, sizeof(t->route)) != 0)
+		if (t->slot != slot_of(qpn) ||
+		    memcmp(t->route, path->word, sizeof(t->route)) != 0)
 			continue;
-		if (takes(udp, t, bytes))
+		if (takes(udp, t, qpn, bytes))
 			return t;
-		break; /* an earlier one of this path would be overtaken */
+		if (t->qpns & qpn_bit(qpn))
+			break; /* an earlier train would let this packet overtake that one */
 	}
 	if (udp->train_count == VB_UDP_TRAINS)
 		return NULL;
@@ -95,6 +117,8 @@ static void append(struct vb_udp_train *t, const struct vb_tx *tx, uint32_t head
 	memset(at, 0, tx->headers->pad);
 	at += tx->headers->pad;
 	vb_icrc_store(at, vb_udp_icrc(&t->ip, start, packet_bytes));
+	t->last_qpn = tx->headers->qpn;
+	t->qpns |= qpn_bit(t->last_qpn);
 	t->packets++;
 	t->bytes += packet_bytes;
 	t->closed = packet_bytes < t->segment_bytes;

@@ -166,7 +166,7 @@ void vb_qp_flush_sends(struct vb_qp *qp)
 	while (qp->sq_una != qp->sq_head)
 		vb_qp_complete_send(qp, VB_WC_WR_FLUSH_ERR, &flushed);
 	qp->req.wait_until_ns = 0;
-	qp->req.ack_deadline_ns = 0;
+	vb_requester_await(qp, 0);
 	qp->req.una_psn = qp->req.nxt_psn = qp->req.end_psn;
 	qp->req.rd_outstanding = 0;
 }
@@ -198,6 +198,7 @@ void vb_qp_forget(struct vb_qp *qp)
 	}
 	qp->sq_free = qp->sq_una = qp->sq_next = qp->sq_head = qp->sq_posted = 0;
 	vb_rq_reset(&qp->rq);
+	vb_requester_await(qp, 0);
 	qp->watch = (struct vb_watch){0};
 	qp->resp.recv_held = false;
 	if (qp->send_cq)

@@ -47,7 +47,7 @@ void vb_nic_destroy(struct vb_nic *nic)
 {
 	if (!nic)
 		return;
-	VB_ASSERT(nic->qp_count == 0 && !nic->rung);
+	VB_ASSERT(nic->qp_count == 0 && nic->awaiting == 0 && !nic->rung);
 	free(nic->qps);
 	free(nic->mrs);
 	free(nic->xrc_srqs);

@@ -196,6 +196,7 @@ struct vb_nic {
 	struct vb_list ready;	   /* QPs that may have something to send */
 	struct vb_list blocked;	   /* QPs whose carrier had no room */
 	uint64_t paced_until_ns;   /* UC and UD: when what was sent so far is taken as arrived */
+	uint32_t awaiting;	   /* QPs with an answer due */
 	struct vb_heap timers;	   /* of QPs; room for all that exist */
 	struct vb_list moderated;  /* CQs that hold an event back, cq.c */
 	uint64_t moderated_due_ns; /* not later than the first of them is due */

@@ -47,7 +47,7 @@ static void note_progress(struct vb_qp *qp, uint32_t acked, uint64_t now_ns)
 	req->rnr_left = qp->attr.rnr_retry;
 	req->implied_nak = false;
 	req->cwnd = VB_MIN(window, req->cwnd + VB_MAX(1u, acked / 8));
-	req->ack_deadline_ns = timeout && req->una_psn != req->end_psn ? now_ns + timeout : 0;
+	vb_requester_await(qp, timeout && req->una_psn != req->end_psn ? now_ns + timeout : 0);
 	vb_nic_arm_timer(qp->nic, qp, vb_requester_deadline(qp));
 	vb_nic_make_ready(qp->nic, qp);
 }
@@ -108,7 +108,7 @@ static void retry(struct vb_qp *qp, uint32_t window_divisor, uint32_t patience, 
 	req->cwnd = VB_MAX(4u, req->cwnd / window_divisor);
 	vb_lend_refused(qp);
 	vb_requester_go_back(qp);
-	req->ack_deadline_ns = timeout ? now_ns + timeout : 0;
+	vb_requester_await(qp, timeout ? now_ns + timeout : 0);
 	vb_nic_arm_timer(qp->nic, qp, vb_requester_deadline(qp));
 	vb_nic_make_ready(qp->nic, qp);
 }
@@ -119,7 +119,7 @@ void vb_rc_on_timeout(struct vb_qp *qp, uint64_t now_ns)
 {
 	const uint32_t in_a_row = qp->attr.retry_cnt - qp->req.retries_left;
 
-	qp->req.ack_deadline_ns = 0;
+	vb_requester_await(qp, 0);
 	if (qp->req.una_psn == qp->req.end_psn)
 		return;
 	qp->nic->counters.timeouts++;
@@ -155,7 +155,7 @@ static void on_rnr_nak(struct vb_qp *qp, uint8_t timer, uint64_t now_ns)
 		req->rnr_left--;
 	req->rnr_timer = timer;
 	vb_requester_go_back(qp);
-	req->ack_deadline_ns = 0;
+	vb_requester_await(qp, 0);
 	req->wait_until_ns = now_ns + vb_rnr_timer_ns(timer);
 	vb_nic_arm_timer(qp->nic, qp, req->wait_until_ns);
 }

@@ -68,7 +68,7 @@ void vb_requester_start(struct vb_qp *qp)
 {
 	const uint32_t psn = qp->attr.sq_psn & VB_PSN_MASK;
 
-	VB_ASSERT(qp->sq_una == qp->sq_head);
+	VB_ASSERT(qp->sq_una == qp->sq_head && !qp->req.ack_deadline_ns);
 	qp->req = (struct vb_requester){
 		.una_psn = psn,
 		.nxt_psn = psn,
@@ -404,7 +404,7 @@ static inline void start_timer(struct vb_qp *qp, uint64_t now_ns)
 	if (req->ack_deadline_ns)
 		return;
 	timeout = vb_ack_timeout_ns(qp->nic, qp->attr.timeout);
-	req->ack_deadline_ns = timeout ? now_ns + timeout : 0;
+	vb_requester_await(qp, timeout ? now_ns + timeout : 0);
 	vb_nic_arm_timer(qp->nic, qp, vb_requester_deadline(qp));
 }
 

@@ -94,6 +94,13 @@ uint64_t vb_requester_deadline(const struct vb_qp *qp);
 /* vb_requester_on_deadline - the deadline has come: the end of an RNR wait, or a timeout. */
 void vb_requester_on_deadline(struct vb_qp *qp, uint64_t now_ns);
 
+/* vb_requester_await - an answer is due then; 0: none is under way, or it may take for ever. */
+static inline void vb_requester_await(struct vb_qp *qp, uint64_t deadline_ns)
+{
+	qp->nic->awaiting += (deadline_ns != 0) - (qp->req.ack_deadline_ns != 0);
+	qp->req.ack_deadline_ns = deadline_ns;
+}
+
 /* vb_requester_go_back - the next packet to send is the oldest unacknowledged one. */
 void vb_requester_go_back(struct vb_qp *qp);
 /* vb_read_chunk - packets of response that one READ request asks for at most; constant for a path.

@@ -69,13 +69,12 @@ static int route_by_udp(struct vb_engine *engine, const struct vb_ah_attr *ah,
 	uint32_t scope_id = IN6_IS_ADDR_LINKLOCAL(address) || IN6_IS_ADDR_MC_LINKLOCAL(address)
 				    ? source->ifindex
 				    : 0;
-	uint32_t hash = ah->flow_label ? ah->flow_label : draw(engine);
 	int rc;
 
 	path->sgid = source->address;
 	path->dgid = *address;
-	rc = vb_udp_route(engine->udp, path, &source->address, address, scope_id, hash,
-			  ah->traffic_class, ah->hop_limit ? ah->hop_limit : DEFAULT_HOP_LIMIT);
+	rc = vb_udp_route(engine->udp, path, &source->address, address, scope_id,
+			  ah->flow_label, ah->traffic_class, ah->hop_limit ? ah->hop_limit : DEFAULT_HOP_LIMIT);
 	if (rc)
 		return rc;
 	path->carrier = engine->udp;

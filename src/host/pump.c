@@ -241,6 +241,8 @@ void vb_engine_release(struct vb_engine *engine)
 		vb_engine_run(engine, false);
 }
 
+/* The row is the engine's: posts to several queue pairs leave in one train as well, and what is
+ * under way on another of them will be heard of, too. */
 static bool may_wait(const struct vb_engine *engine, const struct vb_qp *qp)
 {
 	const struct vb_send_wqe *last = vb_qp_wqe(qp, qp->sq_head - 1);
@@ -250,8 +252,8 @@ static bool may_wait(const struct vb_engine *engine, const struct vb_qp *qp)
 	if (last->flags & VB_SEND_SIGNALED && engine->hold.posts >= HOLD_WANTED)
 		return false;
 	return qp->type == VB_QPT_RC && qp->sq_next != qp->sq_head &&
-	       qp->req.una_psn != qp->req.end_psn && last->length <= HOLD_BYTES &&
-	       thread_looks_soon(engine);
+	       (qp->req.una_psn != qp->req.end_psn || engine->nic->awaiting > 0) &&
+	       last->length <= HOLD_BYTES && thread_looks_soon(engine);
 }
 
 void vb_engine_pump_sends(struct vb_engine *engine, const struct vb_qp *qp)

@@ -173,16 +173,23 @@ static void look_for_strays(struct vb_engine *engine, struct memory *memory)
 	memory->udp_looks = looks;
 }
 
-/* What waits for company waits for the program's next call, which may be long in coming. */
+/* What waits for company waits for the program's next call, which may be long in coming. Posts that
+ * are young have their alarm; to look at them more often would take the processor from a program
+ * that posts in rows. */
 static void release_late(struct vb_engine *engine, struct memory *memory)
 {
 	if (!vb_hold_waits(&engine->hold))
 		return;
-	memory->park_ns = PARK_FIRST_NS;
-	if (!try_lock(engine))
+	if (!try_lock(engine)) { /* the program is inside */
+		memory->park_ns = VB_MIN(memory->park_ns, VB_ALARM_NS / 2);
 		return;
-	if (!is_over(engine) && !vb_engine_holds(engine))
-		vb_engine_release(engine);
+	}
+	if (!is_over(engine)) {
+		if (!vb_engine_holds(engine))
+			vb_engine_release(engine);
+		else if (engine->hold.answer == VB_ANSWER_HELD)
+			memory->park_ns = PARK_FIRST_NS;
+	}
 	vb_engine_give(engine);
 }
 
