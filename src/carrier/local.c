@@ -337,7 +337,7 @@ void vb_local_route(struct vb_carrier *carrier, struct vb_path *path)
 {
 	path->segment_max = VB_LOCAL_SEGMENT;
 	path->own_segment = true;
-	path->window = 0;
+	path->window = path->pace = 0;
 	path->direct = true;
 	path->lend_from = VB_LOCAL_LEND_FROM;
 	path->carrier = carrier;

@@ -29,10 +29,17 @@
 #define ROCE_OVERHEAD (VB_BTH_BYTES + 16u + 4u + VB_ICRC_BYTES)
 #define UDP_HEADER_BYTES 8u
 /* In flight at most this part of the receive buffer: the kernel counts its own overhead too, and
- * several QPs share it. */
+ * several QPs share it. The peer's buffer is taken to be like ours. */
 #define WINDOW_PART 4u
 #define WINDOW_LEAST (64u << 10)
-#define WINDOW_MOST (512u << 10)
+#define WINDOW_MOST (2048u << 10)
+/* Of UC and UD, which nobody acknowledges, in a millisecond: the buffer holds what comes while its
+ * reader waits 16 of them for a processor; 64, where that is to be expected. */
+#define PACE_PART 16u
+#define PACE_LEAST (64u << 10)
+#define PACE_MOST (512u << 10)
+#define PACE_LATE_PART 64u
+#define PACE_LATE_LEAST (16u << 10)
 
 /* --- life -------------------------------------------------------------------------------- */
 
@@ -300,6 +307,9 @@ int vb_udp_route(struct vb_carrier *carrier, struct vb_path *path, const struct 
 	path->own_segment = false;
 	path->direct = false;
 	path->window = VB_MIN(VB_MAX(udp->receive_bytes / WINDOW_PART, WINDOW_LEAST), WINDOW_MOST);
+	path->pace = VB_MIN(VB_MAX(udp->receive_bytes / PACE_PART, PACE_LEAST), PACE_MOST);
+	path->pace_late =
+		VB_MIN(VB_MAX(udp->receive_bytes / PACE_LATE_PART, PACE_LATE_LEAST), path->pace);
 	path->train = udp->gso ? VB_UDP_TRAIN_BYTES : 0;
 	path->carrier = carrier;
 	path->peer = NULL;

@@ -28,6 +28,7 @@
 #endif
 
 #define RECEIVE_BYTES (4 << 20) /* the kernel takes as much of it as rmem_max allows */
+#define FORCED_BYTES (16 << 20) /* where we may have more than that */
 #define SEND_BYTES (1 << 20)
 #define PORT_TRIES 64u
 
@@ -88,7 +89,8 @@ int vb_udp_open_receiver(const struct in6_addr *address, bool *gro)
 		return err;
 	}
 	*gro = set_int(fd, IPPROTO_UDP, UDP_GRO, 1) == 0;
-	(void)set_int(fd, SOL_SOCKET, SO_RCVBUF, RECEIVE_BYTES);
+	if (set_int(fd, SOL_SOCKET, SO_RCVBUFFORCE, FORCED_BYTES) < 0)
+		(void)set_int(fd, SOL_SOCKET, SO_RCVBUF, RECEIVE_BYTES);
 	(void)set_int(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);
 	/* For the GRH that a UD receiver sees; without them it shows the usual values. */
 	if (ipv4) {

@@ -195,6 +195,9 @@ struct vb_nic {
 	struct vb_qp *rung;	   /* QPs with requests posted beside the NIC: beside.h */
 	struct vb_list ready;	   /* QPs that may have something to send */
 	struct vb_list blocked;	   /* QPs whose carrier had no room */
+	uint32_t wide_qpn;	   /* the QP that may have all of its path's window in flight */
+	uint64_t wide_until_ns;	   /* unless its answers fail to come until then */
+	uint64_t late_until_ns;	   /* UC and UD send less until then */
 	uint64_t paced_until_ns;   /* UC and UD: when what was sent so far is taken as arrived */
 	uint32_t awaiting;	   /* QPs with an answer due */
 	struct vb_heap timers;	   /* of QPs; room for all that exist */

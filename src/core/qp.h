@@ -203,6 +203,7 @@ struct vb_requester {
 	uint32_t sq_assigned;	 /* WQE counter: PSNs are assigned up to here */
 	uint32_t rd_outstanding; /* READ requests and atomics sent and not answered */
 	uint32_t cwnd;		 /* packets that may be in flight on this path now */
+	uint32_t calm;		 /* packets acknowledged since the last loss, up to a bound */
 	uint32_t since_ack_req;	 /* packets sent since the last that asked for an ACK */
 	uint8_t retries_left, rnr_left;
 	uint8_t rnr_timer;	/* the last RNR NAK's timer field */

@@ -165,6 +165,43 @@ static bool send_read_response(struct vb_qp *qp, const struct vb_reply *reply)
 	return true;
 }
 
+/* middles - packets of the answer that may go now, are neither its first nor its last, and lie in
+ * ordinary memory, at *from. 0: something is not so simple. */
+static uint32_t middles(const struct vb_qp *qp, const struct vb_reply *reply, uint32_t budget,
+			const uint8_t **from)
+{
+	const struct vb_responder *resp = &qp->resp;
+	const uint32_t index = (resp->reply_psn - reply->psn) & VB_PSN_MASK;
+	struct vb_reason reason = {0};
+	uint32_t n;
+
+	if (qp->type != VB_QPT_RC || reply->operation != VB_OP_READ_REQUEST ||
+	    resp->reply_psn == resp->reply_first_psn || index + 1 >= reply->packets)
+		return 0;
+	n = VB_MIN(budget, reply->packets - 1 - index);
+	*from = vb_mr_remote(qp->nic, qp->pd, qp->qpn, reply->rkey, reply->va + index * qp->mtu,
+			     (uint64_t)n * qp->mtu, VB_ACCESS_REMOTE_READ, &reason);
+	return *from && !vb_is_on_demand(qp->nic, reply->rkey) ? n : 0;
+}
+
+/* send_middles - what send_read_response() does with each of them. */
+static bool send_middles(struct vb_qp *qp, uint32_t n, const uint8_t *from)
+{
+	struct vb_headers h = {
+		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_READ_RESPONSE_MIDDLE),
+	};
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct iovec iov = {(void *)(uintptr_t)(from + i * qp->mtu), qp->mtu};
+
+		h.psn = qp->resp.reply_psn;
+		if (send_answer(qp, &h, &iov, qp->mtu) == -EAGAIN)
+			return false;
+		qp->resp.reply_psn = vb_psn_add(qp->resp.reply_psn, 1);
+	}
+	return true;
+}
+
 static bool send_one_acknowledgement(struct vb_qp *qp, uint8_t syndrome, uint32_t psn)
 {
 	struct vb_headers h = {
@@ -230,16 +267,36 @@ bool vb_rc_owes_ack_alone(const struct vb_qp *qp)
 	       resp->reply_next == resp->reply_head && !qp->blocked;
 }
 
+/* turn_now - packets that may go in this turn: whole trains, and what begins or ends an answer,
+ * which is longer and belongs to none. */
+static uint32_t turn_now(const struct vb_qp *qp)
+{
+	const struct vb_responder *resp = &qp->resp;
+	const struct vb_reply *reply = &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC];
+	const uint32_t index = (resp->reply_psn - reply->psn) & VB_PSN_MASK;
+	const bool first = resp->reply_psn == resp->reply_first_psn;
+	const uint32_t turn = vb_turn(qp) + (first ? 2 : 0);
+
+	return index + turn + 1 == reply->packets ? turn + 1 : turn;
+}
+
 bool vb_rc_responder_run(struct vb_qp *qp)
 {
 	struct vb_responder *resp = &qp->resp;
-	uint32_t budget = vb_turn(qp);
+	uint32_t budget;
 
 	if (qp->blocked || (qp->state == VB_QPS_ERR && !resp->last_words))
 		return false;
-	while (resp->reply_next != resp->reply_head && budget-- > 0)
-		if (!send_reply(qp, &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC]))
+	budget = turn_now(qp);
+	while (resp->reply_next != resp->reply_head && budget > 0) {
+		const struct vb_reply *reply = &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC];
+		const uint8_t *from;
+		const uint32_t n = middles(qp, reply, budget, &from);
+
+		if (n > 0 ? !send_middles(qp, n, from) : !send_reply(qp, reply))
 			return false;
+		budget -= VB_MAX(1u, n);
+	}
 	if (resp->reply_next != resp->reply_head)
 		return true;
 	if (resp->ack_pending)

@@ -39,14 +39,13 @@ static void note_progress(struct vb_qp *qp, uint32_t acked, uint64_t now_ns)
 {
 	struct vb_requester *req = &qp->req;
 	uint64_t timeout = vb_ack_timeout_ns(qp->nic, qp->attr.timeout);
-	uint32_t window = vb_requester_window(qp);
 
 	if (acked == 0)
 		return;
 	req->retries_left = qp->attr.retry_cnt;
 	req->rnr_left = qp->attr.rnr_retry;
 	req->implied_nak = false;
-	req->cwnd = VB_MIN(window, req->cwnd + VB_MAX(1u, acked / 8));
+	vb_requester_open_window(qp, acked, now_ns);
 	vb_requester_await(qp, timeout && req->una_psn != req->end_psn ? now_ns + timeout : 0);
 	vb_nic_arm_timer(qp->nic, qp, vb_requester_deadline(qp));
 	vb_nic_make_ready(qp->nic, qp);
@@ -106,6 +105,7 @@ static void retry(struct vb_qp *qp, uint32_t window_divisor, uint32_t patience, 
 	req->retries_left--;
 	qp->nic->counters.retries++;
 	req->cwnd = VB_MAX(4u, req->cwnd / window_divisor);
+	req->calm = 0;
 	vb_lend_refused(qp);
 	vb_requester_go_back(qp);
 	vb_requester_await(qp, timeout ? now_ns + timeout : 0);

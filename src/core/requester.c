@@ -20,14 +20,21 @@
 #include "core/transport.h"
 
 #define PACKETS_PER_TURN 64u	   /* one QP's share of a run, then the next QP */
+#define TURN_BYTES (256u << 10)	   /* the same of long messages, where a train has many packets */
+#define ENDS 3u			   /* packets of an answer that belong to no whole train */
 #define READS_AT_ONCE 2u	   /* pieces of long READs: each begins and ends a train */
 #define WINDOW_WITHOUT_BOUND 1024u /* packets in flight where the path names no window */
 #define WINDOW_MIN 4u
-#define WINDOW_MAX 65536u	/* far below 2^23, where PSN order would be lost */
-#define PACE_NS 1000000ull	/* in which UC and UD send one window */
-#define PACE_OVERHEAD 512u	/* bytes that a small packet costs its receiver besides */
-#define AT_ONCE_MAX 4096u	/* bytes of a copy that is not left to the run */
-#define DIRECT_PIECE (1u << 20) /* bytes of one direct copy */
+#define WINDOW_MAX 65536u	   /* far below 2^23, where PSN order would be lost */
+#define WINDOW_SHARED (512u << 10) /* of each of several QPs; one at a time has the path's */
+#define WIDE_NS 1000000ull	   /* without progress, after which another QP may have it */
+#define CALM_PACKETS 65536u	   /* acknowledged since the last loss, before a QP may have it */
+#define PACE_NS 1000000ull	   /* in which UC and UD send what the path bears */
+#define LATE_NS 2000000ull	   /* so late a turn comes where others want the processors */
+#define LATE_FOR_NS 100000000ull   /* how long that is taken to go on */
+#define PACE_OVERHEAD 512u	   /* bytes that a small packet costs its receiver besides */
+#define AT_ONCE_MAX 4096u	   /* bytes of a copy that is not left to the run */
+#define DIRECT_PIECE (1u << 20)	   /* bytes of one direct copy */
 _Static_assert(DIRECT_PIECE <= VB_NULL_BYTES, "a null region has enough zeros");
 
 /* What became of an attempt to send a packet. */
@@ -37,11 +44,47 @@ enum outcome {
 	FAILED, /* the QP has left its state */
 };
 
-uint32_t vb_requester_window(const struct vb_qp *qp)
+static uint32_t packets_of(const struct vb_qp *qp, uint32_t bytes)
 {
-	uint32_t packets = qp->path.window ? qp->path.window / qp->mtu : WINDOW_WITHOUT_BOUND;
+	return VB_MAX(WINDOW_MIN, VB_MIN(bytes / qp->mtu, WINDOW_MAX));
+}
 
-	return VB_MAX(WINDOW_MIN, VB_MIN(packets, WINDOW_MAX));
+/* shared_window - packets that every QP may have in flight at the same time. */
+static uint32_t shared_window(const struct vb_qp *qp)
+{
+	if (!qp->path.window)
+		return WINDOW_WITHOUT_BOUND;
+	return packets_of(qp, VB_MIN(qp->path.window, WINDOW_SHARED));
+}
+
+/* has_wide_window - of several QPs that all want it, and would fill the peer's buffer together, the
+ * one that has it keeps it, as long as it fills the window of all of them at least by half. */
+static bool has_wide_window(struct vb_qp *qp, uint64_t now_ns)
+{
+	const int32_t in_flight = vb_psn_diff(qp->req.end_psn, qp->req.una_psn);
+	struct vb_nic *nic = qp->nic;
+
+	if (qp->path.window <= WINDOW_SHARED || qp->req.calm < CALM_PACKETS ||
+	    (nic->wide_qpn != qp->qpn && nic->wide_until_ns > now_ns))
+		return false;
+	if (in_flight >= (int32_t)shared_window(qp) / 2) {
+		nic->wide_qpn = qp->qpn;
+		nic->wide_until_ns = now_ns + WIDE_NS;
+	}
+	return nic->wide_qpn == qp->qpn && nic->wide_until_ns > now_ns;
+}
+
+void vb_requester_open_window(struct vb_qp *qp, uint32_t acked, uint64_t now_ns)
+{
+	struct vb_requester *req = &qp->req;
+	const bool calm = req->calm >= CALM_PACKETS;
+	const uint32_t window = shared_window(qp);
+	const uint32_t wanted = req->cwnd + VB_MAX(1u, calm ? acked : acked / 8);
+
+	req->calm = VB_MIN(CALM_PACKETS, req->calm + acked);
+	req->cwnd = VB_MIN(window, wanted);
+	if (wanted > window && has_wide_window(qp, now_ns))
+		req->cwnd = VB_MIN(packets_of(qp, qp->path.window), wanted);
 }
 
 /* train - full packets of it that leave together; 1: each for itself. */
@@ -54,14 +97,26 @@ static uint32_t train(const struct vb_qp *qp)
 
 uint32_t vb_turn(const struct vb_qp *qp)
 {
-	return PACKETS_PER_TURN - PACKETS_PER_TURN % train(qp);
+	const uint32_t packets = train(qp);
+
+	if (packets == 1)
+		return PACKETS_PER_TURN;
+	return packets * VB_MAX(1u, TURN_BYTES / (packets * qp->mtu));
 }
 
+/* The FIRST and the LAST packet of an answer are longer than those between: the FIRST takes one of
+ * them along, the LAST goes alone. What is left is whole trains. */
 uint32_t vb_read_chunk(const struct vb_qp *qp)
 {
-	uint32_t requests = VB_MAX(1u, VB_MIN(qp->attr.max_rd_atomic, READS_AT_ONCE));
+	const uint32_t requests = VB_MAX(1u, VB_MIN(qp->attr.max_rd_atomic, READS_AT_ONCE));
+	const uint32_t packets = train(qp);
+	uint32_t chunk = VB_MAX(1u, shared_window(qp) / requests);
 
-	return VB_MAX(1u, vb_requester_window(qp) / requests);
+	if (qp->path.window > WINDOW_SHARED)
+		chunk = VB_MAX(chunk, packets_of(qp, qp->path.window / (2 * READS_AT_ONCE)));
+	if (packets > 1 && chunk >= packets + ENDS)
+		chunk -= (chunk - ENDS) % packets;
+	return chunk;
 }
 
 void vb_requester_start(struct vb_qp *qp)
@@ -77,7 +132,8 @@ void vb_requester_start(struct vb_qp *qp)
 		.retries_left = qp->attr.retry_cnt,
 		.rnr_left = qp->attr.rnr_retry,
 	};
-	qp->req.cwnd = vb_qp_is_datagram(qp) ? WINDOW_MAX : vb_requester_window(qp);
+	qp->req.calm = CALM_PACKETS;
+	qp->req.cwnd = vb_qp_is_datagram(qp) ? WINDOW_MAX : shared_window(qp);
 }
 
 void vb_requester_go_back(struct vb_qp *qp)
@@ -100,15 +156,26 @@ uint64_t vb_requester_deadline(const struct vb_qp *qp)
 	return VB_MIN(own_deadline(qp), vb_watch_deadline(qp));
 }
 
+/* note_turn - of UC or UD, and when it should have come. Who gets the processor late has others
+ * beside him that want it; the receiver may be another program of this machine, and wait for it
+ * too, while its buffer fills. */
+static void note_turn(struct vb_nic *nic, uint64_t due_ns, uint64_t now_ns)
+{
+	if (now_ns - due_ns > LATE_NS)
+		nic->late_until_ns = now_ns + LATE_FOR_NS;
+}
+
 void vb_requester_on_deadline(struct vb_qp *qp, uint64_t now_ns)
 {
 	if (vb_watch_deadline(qp) <= now_ns)
 		vb_watch_on_deadline(qp, now_ns);
 	if (own_deadline(qp) > now_ns)
 		return;
-	if (qp->req.wait_until_ns)
+	if (qp->req.wait_until_ns) {
+		if (!vb_qp_is_reliable(qp))
+			note_turn(qp->nic, qp->req.wait_until_ns, now_ns);
 		qp->req.wait_until_ns = 0;
-	else
+	} else
 		vb_rc_on_timeout(qp, now_ns);
 }
 
@@ -376,14 +443,14 @@ static bool window_is_open(const struct vb_qp *qp, const struct vb_send_wqe *w,
 	return in_flight == 0 || in_flight + out->psns <= req->cwnd;
 }
 
-/* in_turn - UC and UD have no acknowledgements that would hold them back: what a path with a window
- * can't buffer is lost for good. All of them together send a window in a PACE_NS. False:
- * wait_until_ns says when to go on. */
+/* in_turn - UC and UD have no acknowledgements that would hold them back: what the peer can't
+ * buffer is lost for good. All of them together send a path's pace in a PACE_NS, or what it
+ * bears where turns come late. False: wait_until_ns says when to go on. */
 static bool in_turn(struct vb_qp *qp, const struct vb_path *path, uint64_t now_ns)
 {
 	struct vb_nic *nic = qp->nic;
 
-	if (!path->window)
+	if (!path->pace)
 		return true;
 	if (nic->paced_until_ns < now_ns)
 		nic->paced_until_ns = now_ns;
@@ -501,8 +568,9 @@ static enum outcome send_packet(struct vb_qp *qp, struct vb_send_wqe *w, uint64_
 	};
 	if (hand_out(qp, path, &tx) == WAIT)
 		return WAIT;
-	if (!vb_qp_is_reliable(qp) && path->window)
-		nic->paced_until_ns += (out.bytes + PACE_OVERHEAD) * PACE_NS / path->window;
+	if (!vb_qp_is_reliable(qp) && path->pace)
+		nic->paced_until_ns += (out.bytes + PACE_OVERHEAD) * PACE_NS /
+				       (now_ns < nic->late_until_ns ? path->pace_late : path->pace);
 	note_sent(qp, w, &out, now_ns);
 	return SENT;
 }

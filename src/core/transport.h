@@ -108,8 +108,9 @@ void vb_requester_go_back(struct vb_qp *qp);
 uint32_t vb_read_chunk(const struct vb_qp *qp);
 /* vb_turn - packets that a queue pair sends before it is the next one's turn: whole trains. */
 uint32_t vb_turn(const struct vb_qp *qp);
-/* vb_requester_window - the most packets that may be in flight on this path. */
-uint32_t vb_requester_window(const struct vb_qp *qp);
+/* vb_requester_open_window - RC: so many packets were acknowledged. More may be in flight, as far
+ * as the path, and other QPs, allow. */
+void vb_requester_open_window(struct vb_qp *qp, uint32_t acked, uint64_t now_ns);
 
 /* --- lend.c ------------------------------------------------------------------------------ */
 /* vb_lend_may - whether the message that begins is to be lent. */

@@ -241,6 +241,8 @@ static int resolve(void *env, const struct vb_ah_attr *ah, struct vb_path *path)
 		.segment_max = way->segment_max,
 		.own_segment = way->own_segment,
 		.window = way->window,
+		.pace = way->window,
+		.pace_late = way->window / 4,
 		.train = way->train,
 		.direct = way->direct,
 		.carrier = &node->net->links[node->index][peer->index],

@@ -26,6 +26,9 @@ struct vb_path {
 			     alike) */
 	uint32_t
 		window; /* payload bytes that may be in flight; 0: no bound but the carrier's own */
+	/* bytes that UC and UD send in a millisecond, all of them, 0: no bound; and where the
+	 * processors are wanted by others */
+	uint32_t pace, pace_late;
 	uint32_t train; /* bytes of packets of one size and queue pair that cost what one costs; 0:
 			   each for itself */
 	bool direct;	/* vb_nic_ops.direct may be tried */

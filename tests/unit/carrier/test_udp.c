@@ -540,6 +540,31 @@ static void the_same_address_twice_is_refused(void **state)
 	host_close(a);
 }
 
+/* What fits into it is what may be under way. The kernel doubles what it is asked for (socket(7)).
+ */
+static void the_receive_buffer_is_as_large_as_allowed(void **state)
+{
+	struct host *a = host_open("127.7.1.35"), *b = host_open("127.7.1.36");
+	const struct vb_path path = host_path(a, &b->address);
+	const int forced = 16 << 20, asked = 4 << 20, fd = socket(AF_INET, SOCK_DGRAM, 0);
+	int allowed = 0, bytes = 0;
+	socklen_t size = sizeof(allowed);
+
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &forced, sizeof(forced)) < 0)
+		assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &asked, sizeof(asked)), 0);
+	assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &allowed, &size), 0);
+	assert_int_equal(getsockopt(vb_udp_of(a->carrier)->address[0].rx_fd, SOL_SOCKET, SO_RCVBUF,
+				    &bytes, &size),
+			 0);
+	assert_int_equal(bytes, allowed);
+	assert_int_equal(path.window, VB_MIN(VB_MAX(bytes / 4, 65536), 2 << 20));
+	assert_int_equal(path.pace, VB_MIN(VB_MAX(bytes / 16, 65536), 512 << 10));
+	assert_int_equal(path.pace_late, VB_MIN(VB_MAX(bytes / 64, 16384), (int)path.pace));
+	close(fd);
+	host_close(a);
+	host_close(b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -560,6 +585,7 @@ int main(void)
 		cmocka_unit_test(packets_for_nobody_are_counted),
 		cmocka_unit_test(the_descriptor_tells_of_packets),
 		cmocka_unit_test(the_same_address_twice_is_refused),
+		cmocka_unit_test(the_receive_buffer_is_as_large_as_allowed),
 	};
 
 	return cmocka_run_group_tests(tests, make_pattern, NULL);

@@ -32,7 +32,7 @@ struct fake {
 	int resolve_result;
 	uint32_t segment_max;
 	bool own_segment;
-	uint32_t window, train;
+	uint32_t window, pace, train;
 	uint64_t seed;
 	bool random_stuck; /* the same number every time */
 };
@@ -64,6 +64,8 @@ static inline int fake_resolve(void *env, const struct vb_ah_attr *ah, struct vb
 	path->segment_max = f->segment_max;
 	path->own_segment = f->own_segment;
 	path->window = f->window;
+	path->pace = f->pace;
+	path->pace_late = f->pace / 4;
 	path->train = f->train;
 	f->paths++;
 	return 0;

@@ -62,6 +62,14 @@ static void post(struct peer *p, uint32_t bytes)
 	assert_int_equal(vb_qp_post_send(p->q.qp, &wr), 0);
 }
 
+static void post_read(struct peer *p, uint32_t bytes)
+{
+	const struct vb_sge sge = {(uintptr_t)p->memory, bytes, p->mr->lkey};
+	const struct vb_send_wr wr = {.sges = &sge, .num_sge = 1, .opcode = VB_WR_RDMA_READ};
+
+	assert_int_equal(vb_qp_post_send(p->q.qp, &wr), 0);
+}
+
 static unsigned int sent_until_idle(struct peer *p)
 {
 	while (vb_nic_run(p->fake.nic, 1000))
@@ -75,6 +83,7 @@ static void acknowledge(struct peer *p, uint32_t packets)
 	fake_ack(&p->fake, p->q.qp, vb_psn_add(p->psn, packets - 1));
 }
 
+/* As many as 256 KiB hold, so that one system call takes them. */
 static void a_turn_is_whole_trains(void **state)
 {
 	struct peer p;
@@ -82,10 +91,16 @@ static void a_turn_is_whole_trains(void **state)
 	set_up(&p, TRAIN_BYTES, WINDOW);
 	post(&p, MESSAGE);
 	assert_true(vb_nic_run(p.fake.nic, 1000));
-	assert_int_equal(p.fake.tx_count, TRAIN);
+	assert_int_equal(p.fake.tx_count, 4 * TRAIN);
 	tear_down(&p);
 
-	set_up(&p, 16 * TRAIN_BYTES, WINDOW); /* more than a turn has */
+	set_up(&p, 16 * TRAIN_BYTES, WINDOW); /* a datagram holds 64 packets at most */
+	post(&p, MESSAGE);
+	assert_true(vb_nic_run(p.fake.nic, 1000));
+	assert_int_equal(p.fake.tx_count, 4 * 64);
+	tear_down(&p);
+
+	set_up(&p, 0, WINDOW);
 	post(&p, MESSAGE);
 	assert_true(vb_nic_run(p.fake.nic, 1000));
 	assert_int_equal(p.fake.tx_count, 64);
@@ -149,7 +164,7 @@ static void answers_are_whole_trains(void **state)
 	struct vb_headers h = {
 		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_READ_REQUEST),
 		.psn = 0x123456, /* as fake_attr() has it */
-		.reth = {.length = 200 * MTU},
+		.reth = {.length = (8 * TRAIN + 3) * MTU},
 	};
 
 	set_up(&p, TRAIN_BYTES, WINDOW);
@@ -157,12 +172,43 @@ static void answers_are_whole_trains(void **state)
 	h.reth.va = (uintptr_t)p.memory;
 	h.reth.rkey = p.mr->rkey;
 	vb_rc_on_request(p.q.qp, &h, NULL, 0, NULL);
-	for (unsigned int i = 1; i <= 3; i++) {
-		assert_true(vb_nic_run(p.fake.nic, 1000));
-		assert_int_equal(p.fake.tx_count, i * TRAIN);
-	}
-	assert_int_equal(sent_until_idle(&p), 200);
+	/* The FIRST, which is longer, and one of those behind it; then trains. */
+	assert_true(vb_nic_run(p.fake.nic, 1000));
+	assert_int_equal(p.fake.tx_count, 2 + 4 * TRAIN);
+	assert_int_equal(p.fake.tx_headers.opcode,
+			 vb_opcode(VB_TRANSPORT_RC, VB_OP_READ_RESPONSE_MIDDLE));
+	assert_int_equal(p.fake.tx_headers.psn, h.psn + 2 + 4 * TRAIN - 1);
+	/* The LAST, longer too, goes with the turn that ends before it. */
+	assert_false(vb_nic_run(p.fake.nic, 1000));
+	assert_int_equal(p.fake.tx_count, 2 + 8 * TRAIN + 1);
+	assert_int_equal(p.fake.tx_headers.opcode,
+			 vb_opcode(VB_TRANSPORT_RC, VB_OP_READ_RESPONSE_LAST));
 	tear_down(&p);
+}
+
+/* A READ asks for what is answered so: 3 packets and whole trains. */
+static void reads_ask_for_whole_trains(void **state)
+{
+	static const struct {
+		uint32_t window, packets;
+	} cases[] = {
+		{WINDOW, 3 + 4 * TRAIN},     /* half the window */
+		{4 * WINDOW, 3 + 8 * TRAIN}, /* a quarter of a large one */
+		{200 * MTU, 3 + TRAIN},
+		{100 * MTU, 50}, /* no train fits beside the three */
+	};
+
+	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct peer p;
+
+		set_up(&p, TRAIN_BYTES, cases[i].window);
+		post_read(&p, MESSAGE);
+		while (p.fake.tx_count == 0)
+			vb_nic_run(p.fake.nic, 1000);
+		assert_int_equal(vb_read_chunk(p.q.qp), cases[i].packets);
+		assert_int_equal(p.fake.tx_headers.reth.length % (cases[i].packets * MTU), 0);
+		tear_down(&p);
+	}
 }
 
 int main(void)
@@ -173,6 +219,7 @@ int main(void)
 		cmocka_unit_test(what_need_not_wait_does_not),
 		cmocka_unit_test(every_room_is_used_without_trains),
 		cmocka_unit_test(answers_are_whole_trains),
+		cmocka_unit_test(reads_ask_for_whole_trains),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
