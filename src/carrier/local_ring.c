@@ -429,8 +429,19 @@ static bool take_lent(const uint8_t *data, uint32_t *size, struct vb_lent_part *
 	return sum == lent->bytes && sum > 0 && sum <= VB_LENT_BYTES;
 }
 
+/* The packet of the frame that begins at that position, if there is one yet: whatever is there. */
+static const uint8_t *peek(const struct vb_local_in *in, uint64_t position)
+{
+	const uint8_t *at = in->data + (position & MASK);
+
+	if (__atomic_load_n((const uint64_t *)(const void *)at, __ATOMIC_ACQUIRE) == 0)
+		return NULL;
+	return at + MARK_BYTES;
+}
+
 /* Delivers the packet of size bytes at data. False: it is none. */
-static bool deliver(struct vb_local *local, const uint8_t *data, uint32_t size, bool is_lent)
+static bool deliver(struct vb_local *local, const uint8_t *data, uint32_t size, bool is_lent,
+		    const uint8_t *next)
 {
 	struct vb_lent_part parts[VB_LENT_PARTS];
 	struct vb_lent lent;
@@ -440,6 +451,7 @@ static bool deliver(struct vb_local *local, const uint8_t *data, uint32_t size, 
 		.src = local->registry->address,
 		.dst = local->registry->address,
 		.hop_limit = 64,
+		.next = next,
 	};
 	_Alignas(16) uint8_t small[SMALL_BYTES];
 
@@ -501,7 +513,8 @@ int vb_local_ring_drain(struct vb_local *local, struct vb_local_peer *peer, int 
 		if (mark == 0)
 			break;
 		if (mark != mark_of((uint32_t)mark) || size < VB_BTH_BYTES || size > PACKET_MAX ||
-		    !deliver(local, at + MARK_BYTES, size, is_lent)) {
+		    !deliver(local, at + MARK_BYTES, size, is_lent,
+			     peek(in, in->head + frame_bytes(size)))) {
 			in->corrupt = true;
 			vb_local_unfollow(local, peer);
 			break;

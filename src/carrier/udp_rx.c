@@ -176,6 +176,9 @@ static void deliver(struct vb_udp *udp, const struct vb_udp_rx_train *t, const u
 			   .traffic_class = t->traffic_class,
 			   .hop_limit = t->hop_limit};
 
+	if (t->offset + 2 * bytes <= t->bytes) /* the next segment is as long */
+		rx.next = packet + bytes;
+
 	udp->counters.rx_packets++;
 	udp->counters.rx_bytes += bytes;
 	udp->carrier.deliver(udp->carrier.env, &rx);

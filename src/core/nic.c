@@ -105,11 +105,19 @@ void vb_nic_remove_qp(struct vb_nic *nic, struct vb_qp *qp)
 	nic->qps[qp_index(nic, qp->qpn)] = NULL;
 	rest(nic, qp_index(nic, qp->qpn));
 	nic->qp_count--;
+	if (nic->posted_last == qp)
+		nic->posted_last = NULL;
 	vb_list_remove(&qp->ready_link);
 	vb_heap_remove(&nic->timers, &qp->timer);
 }
 
 void vb_nic_make_ready(struct vb_nic *nic, struct vb_qp *qp)
+{
+	nic->ready_soon = true;
+	vb_nic_make_ready_at_leisure(nic, qp);
+}
+
+void vb_nic_make_ready_at_leisure(struct vb_nic *nic, struct vb_qp *qp)
 {
 	if (!vb_list_is_linked(&qp->ready_link))
 		vb_list_append(&nic->ready, &qp->ready_link);
@@ -130,7 +138,7 @@ void vb_nic_unblock(struct vb_nic *nic)
 		struct vb_qp *qp = vb_list_entry(link, struct vb_qp, ready_link);
 
 		qp->blocked = false;
-		vb_list_append(&nic->ready, link);
+		vb_nic_make_ready(nic, qp);
 	}
 }
 
@@ -250,6 +258,18 @@ static bool takes_lent(const struct vb_headers *h)
 	       vb_opcode_table[h->opcode].flags & VB_IS_SEND;
 }
 
+/* fetch_next - the queue pair of the packet that comes next, if it is one of ours. */
+static void fetch_next(const struct vb_nic *nic, const uint8_t *bth)
+{
+	struct vb_headers h;
+	const struct vb_qp *qp;
+
+	vb_bth_decode(&h, bth);
+	qp = vb_nic_find_qp(nic, h.qpn);
+	if (qp)
+		vb_qp_fetch(qp);
+}
+
 void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 {
 	struct arrival a = {.rx = rx};
@@ -258,6 +278,8 @@ void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 
 	nic->now_ns = now_ns;
 	nic->counters.rx_packets++;
+	if (rx->next)
+		fetch_next(nic, rx->next);
 	if (is_next_middle(nic, rx))
 		return;
 	used = vb_headers_decode(&a.h, rx->data, rx->size);
@@ -343,6 +365,7 @@ bool vb_nic_run(struct vb_nic *nic, uint64_t now_ns)
 	bool was_last = vb_list_is_empty(&nic->ready);
 
 	nic->now_ns = now_ns;
+	nic->ready_soon = false;
 	if (vb_nic_deadline(nic) <= now_ns) {
 		if (nic->moderated_due_ns <= now_ns)
 			vb_cq_run_moderated(nic, now_ns);
@@ -354,6 +377,8 @@ bool vb_nic_run(struct vb_nic *nic, uint64_t now_ns)
 		struct vb_qp *qp = vb_list_entry(link, struct vb_qp, ready_link);
 
 		was_last = link == last;
+		if (!was_last) /* what it has to send takes about as long as fetching the next */
+			vb_qp_fetch(vb_list_entry(nic->ready.next, struct vb_qp, ready_link));
 		if (run_qp(qp, now_ns))
 			vb_nic_make_ready(nic, qp);
 	}

@@ -193,7 +193,9 @@ struct vb_nic {
 	struct vb_list groups; /* multicast, mcast.c */
 	uint32_t group_count;
 	struct vb_qp *rung;	   /* QPs with requests posted beside the NIC: beside.h */
+	struct vb_qp *posted_last; /* the QP that was posted a send request to, or NULL */
 	struct vb_list ready;	   /* QPs that may have something to send */
+	bool ready_soon;	   /* some may; the rest have a timer to start, no more */
 	struct vb_list blocked;	   /* QPs whose carrier had no room */
 	uint32_t wide_qpn;	   /* the QP that may have all of its path's window in flight */
 	uint64_t wide_until_ns;	   /* unless its answers fail to come until then */
@@ -236,6 +238,9 @@ struct vb_qp *vb_nic_find_qp(const struct vb_nic *nic, uint32_t qpn);
 int vb_nic_add_qp(struct vb_nic *nic, struct vb_qp *qp);     /* chooses the QPN; -ENOMEM */
 void vb_nic_remove_qp(struct vb_nic *nic, struct vb_qp *qp); /* table, lists, timers */
 void vb_nic_make_ready(struct vb_nic *nic, struct vb_qp *qp);
+/* vb_nic_make_ready_at_leisure - it has nothing to send, but a run that starts its timer to come.
+ */
+void vb_nic_make_ready_at_leisure(struct vb_nic *nic, struct vb_qp *qp);
 void vb_nic_arm_timer(struct vb_nic *nic, struct vb_qp *qp, uint64_t deadline_ns);
 void vb_nic_raise(struct vb_nic *nic, enum vb_event_type type, struct vb_qp *qp, struct vb_cq *cq,
 		  struct vb_srq *srq);

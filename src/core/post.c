@@ -16,6 +16,7 @@
 #include "core/transport.h"
 
 #define ATOMIC_BYTES 8
+#define FORESEEN_REQUESTS 3u /* of a queue of two; behind them are its SGEs */
 #define FLAGS_ALL (VB_SEND_FENCE | VB_SEND_SIGNALED | VB_SEND_SOLICITED | VB_SEND_INLINE)
 #define OPCODES_UD (1u << VB_WR_SEND | 1u << VB_WR_SEND_WITH_IMM)
 #define OPCODES_OF_WINDOWS (1u << VB_WR_LOCAL_INV | 1u << VB_WR_BIND_MW)
@@ -159,6 +160,28 @@ static void copy_inline(struct vb_send_wqe *wqe, const struct vb_send_wr *wr)
 	}
 }
 
+/* fill_rest - what a SEND of RC does not have. */
+static void fill_rest(const struct vb_qp *qp, struct vb_send_wqe *wqe, const struct vb_send_wr *wr)
+{
+	wqe->remote_addr = wr->remote_addr;
+	wqe->rkey = wr->rkey;
+	wqe->remote_qpn = wr->remote_qpn;
+	wqe->remote_qkey = wr->remote_qkey;
+	wqe->srqn = wr->remote_srqn;
+	wqe->placement = wr->flush.placement;
+	wqe->selectivity = wr->flush.selectivity;
+	if (wr->opcode == VB_WR_BIND_MW) {
+		wqe->bind = wr->bind;
+	} else if (wr->opcode == VB_WR_TSO) {
+		wqe->tso_mss = wr->tso_mss;
+		wqe->tso_header_bytes = wr->tso_header_bytes;
+		memcpy(vb_qp_tso_header(qp, wqe), wr->tso_header, wr->tso_header_bytes);
+	} else {
+		wqe->compare_add = wr->compare_add;
+		wqe->swap = wr->swap;
+	}
+}
+
 static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const struct vb_send_wr *wr,
 		     uint64_t length)
 {
@@ -167,36 +190,20 @@ static void fill_wqe(const struct vb_qp *qp, struct vb_send_wqe *wqe, const stru
 
 	/* One by one, and not what is written before it is read: the requester's half of it. */
 	wqe->wr_id = wr->wr_id;
-	wqe->remote_addr = wr->remote_addr;
 	wqe->ah = qp->type == VB_QPT_UD ? wr->ah : NULL;
 	wqe->length = (uint32_t)VB_MIN(length, (uint64_t)UINT32_MAX);
 	wqe->num_sge = is_inline ? 0 : wr->num_sge;
-	wqe->rkey = wr->rkey;
 	wqe->imm = wr->imm;
-	wqe->remote_qpn = wr->remote_qpn;
-	wqe->remote_qkey = wr->remote_qkey;
-	wqe->srqn = wr->remote_srqn;
 	wqe->moved = 0;
 	wqe->opcode = (uint8_t)wr->opcode;
-	wqe->placement = wr->flush.placement;
-	wqe->selectivity = wr->flush.selectivity;
 	wqe->flags = (uint8_t)(wr->flags | (qp->sq_sig_all ? VB_SEND_SIGNALED : 0));
 	wqe->by_packets = false;
 	wqe->lent = false;
 	wqe->status_known = too_long;
 	wqe->status = too_long ? VB_WC_LOC_LEN_ERR : VB_WC_SUCCESS;
 	wqe->own = false;
-	if (wr->opcode == VB_WR_BIND_MW) {
-		wqe->bind = wr->bind;
-	} else {
-		wqe->compare_add = wr->compare_add;
-		wqe->swap = wr->swap;
-	}
-	if (wr->opcode == VB_WR_TSO) {
-		wqe->tso_mss = wr->tso_mss;
-		wqe->tso_header_bytes = wr->tso_header_bytes;
-		memcpy(wqe->tso_header, wr->tso_header, wr->tso_header_bytes);
-	}
+	if (qp->type != VB_QPT_RC || !opcode_is_of(wr->opcode, OPCODES_UD))
+		fill_rest(qp, wqe, wr);
 	if (is_inline)
 		copy_inline(wqe, wr);
 	else
@@ -225,10 +232,32 @@ int vb_qp_check_send(const struct vb_qp *qp, const struct vb_send_wr *wr)
 	return check_send(qp, wr, &length) ? 0 : -EINVAL;
 }
 
+/* foresee - programs with many QPs post to them in turn, and often in the same turn as before. What
+ * came after this one is fetched meanwhile, with the first requests of a small queue, which lie
+ * behind it: half of what a post costs is waiting for them. */
+static inline void foresee(struct vb_qp *qp)
+{
+	struct vb_nic *nic = qp->nic;
+	struct vb_qp *last = nic->posted_last;
+
+	if (last == qp)
+		return;
+	if (last && last->posted_next != qp)
+		last->posted_next = qp;
+	nic->posted_last = qp;
+	if (!qp->posted_next)
+		return;
+	vb_qp_fetch(qp->posted_next);
+	for (unsigned int i = 0; i < FORESEEN_REQUESTS; i++)
+		__builtin_prefetch((const uint8_t *)qp->posted_next + sizeof(*qp) +
+				   i * sizeof(struct vb_send_wqe));
+}
+
 int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr)
 {
 	uint64_t length;
 
+	foresee(qp);
 	if (!check_send(qp, wr, &length))
 		return -EINVAL;
 	if (qp->sq_head - vb_qp_sq_free(qp) >= qp->cap.max_send_wr)

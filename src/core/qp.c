@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/psn.h"
 #include "base/ring.h"
@@ -21,6 +22,7 @@
 /* What an idle RC QP costs beside its queues; the promise is 8 KiB, the path's carrier has its
  * share. */
 _Static_assert(sizeof(struct vb_qp) <= 4096, "an idle queue pair stays small");
+#define ROOM_BEHIND 4096u
 #define SGE_BYTES 16u /* in an adapter's queue: address, length, lkey */
 
 _Static_assert(VB_MAX_SGE *SGE_BYTES <= VB_MAX_INLINE, "no QP gets more than the limit");
@@ -150,7 +152,6 @@ static int alloc_send_queue(struct vb_qp *qp, void **room)
 	for (size_t i = 0; i < places; i++) {
 		qp->sq[i].sges = qp->sq_sges + i * cap->max_send_sge;
 		qp->sq[i].inline_data = qp->sq_inline + i * bytes;
-		qp->sq[i].tso_header = qp->sq[i].inline_data + cap->max_inline_data;
 	}
 	return 0;
 }
@@ -226,19 +227,44 @@ static bool may_be_single(const struct vb_qp_init *init)
 	       !(init->srq && init->srq->tm);
 }
 
+/* allocate - the QP and, behind it, the room of small queues that nobody gave memory for: one
+ * piece, in whole lines. Large ones stay untouched until they are used. */
+static struct vb_qp *allocate(const struct vb_qp_init *init, void **room)
+{
+	size_t behind = init->room ? 0 : vb_qp_room(init), bytes;
+	struct vb_qp *qp;
+	void *piece;
+
+	if (behind > ROOM_BEHIND)
+		behind = 0;
+	/* The heap adds a line. From one to the next it is to be an odd number of them, or a few
+	 * sets of the cache would have to hold the same line of all. */
+	bytes = sizeof(*qp) + behind;
+	bytes += bytes % (2 * VB_LINE_BYTES);
+	if (posix_memalign(&piece, VB_LINE_BYTES, bytes) != 0)
+		return NULL;
+	memset(piece, 0, bytes);
+	qp = piece;
+	*room = behind ? (void *)(qp + 1) : init->room;
+	qp->given = *room != NULL;
+	return qp;
+}
+
 struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init)
 {
-	void *room = init->room;
 	struct vb_qp *qp;
+	void *room;
 	int rc;
 
 	if (!surroundings_are_valid(pd, init) || !init_is_valid(init)) {
 		errno = EINVAL;
 		return NULL;
 	}
-	qp = calloc(1, sizeof(*qp));
-	if (!qp)
+	qp = allocate(init, &room);
+	if (!qp) {
+		errno = ENOMEM;
 		return NULL;
+	}
 	qp->nic = pd ? pd->nic : init->xrcd->nic;
 	qp->user = init->user;
 	qp->type = init->type;
@@ -252,7 +278,6 @@ struct vb_qp *vb_qp_create(struct vb_pd *pd, struct vb_qp_init *init)
 	qp->sq_sig_all = init->sq_sig_all;
 	qp->single = init->single && may_be_single(init);
 	vb_list_init(&qp->windows);
-	qp->given = room != NULL;
 	qp->cap = choose_cap(init);
 	qp->tso_header_max = init->max_tso_header;
 	qp->strip_vlan = init->strip_vlan;

@@ -24,6 +24,7 @@
 #define VB_CORE_QP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/heap.h"
@@ -120,22 +121,23 @@ struct vb_qp_cap {
 };
 
 struct vb_qp_attr {
+	uint32_t dest_qpn;
+	uint8_t timeout;	      /* local ACK timeout exponent, 0..31; 0: none */
+	uint8_t retry_cnt, rnr_retry; /* 0..7; rnr_retry 7: for ever */
+	uint8_t max_rd_atomic;
+	uint8_t max_dest_rd_atomic;
+	uint8_t min_rnr_timer; /* RNR NAK timer field, 0..31 */
+	uint8_t port_num;
+	bool en_sqd_async_notify;
+	bool sq_draining;
+	uint16_t pkey_index;
 	enum vb_qp_state qp_state, cur_qp_state;
 	enum vb_mtu path_mtu;
 	uint32_t path_mig_state;
 	uint32_t qkey;
 	uint32_t rq_psn, sq_psn;
-	uint32_t dest_qpn;
 	uint32_t access_flags; /* enum vb_access, the remote ones */
 	struct vb_ah_attr ah;
-	uint16_t pkey_index;
-	bool en_sqd_async_notify;
-	bool sq_draining;
-	uint8_t max_rd_atomic, max_dest_rd_atomic;
-	uint8_t min_rnr_timer; /* RNR NAK timer field, 0..31 */
-	uint8_t port_num;
-	uint8_t timeout;	      /* local ACK timeout exponent, 0..31; 0: none */
-	uint8_t retry_cnt, rnr_retry; /* 0..7; rnr_retry 7: for ever */
 };
 
 struct vb_send_wr {
@@ -162,38 +164,44 @@ struct vb_send_wr {
 	uint16_t tso_mss; /* payload bytes of a segment */
 };
 
+/* What a SEND needs comes first. */
 struct vb_send_wqe {
 	uint64_t wr_id;
-	uint64_t remote_addr;
+	uint32_t length; /* bytes of the message */
+	uint32_t num_sge;
+	struct vb_sge *sges;  /* max_send_sge of them, in the queue's memory */
+	uint8_t *inline_data; /* max_inline_data bytes, in the queue's memory; behind them
+				 tso_header_max bytes of header */
+	struct vb_ah *ah;     /* UD: a reference */
+	uint32_t psn;	      /* of its first packet; valid once assigned */
+	uint32_t packets;     /* PSNs that it takes (a READ: those of its responses) */
+	uint32_t imm;
+	uint8_t opcode;	   /* enum vb_wr_opcode */
+	uint8_t flags;	   /* enum vb_send_flags; SIGNALED already includes sq_sig_all */
+	bool lent;	   /* its packets name their payload: lend.c */
+	bool by_packets;   /* direct access was refused: send it as packets */
+	bool status_known; /* failed at post time or locally: completes with status in its turn */
+	uint8_t status;	   /* enum vb_status, when status_known */
+	bool own;	   /* the NIC's own request: the program hears nothing of it */
+	uint32_t moved;	   /* direct: bytes moved so far; READ: bytes received in order */
+
+	uint64_t remote_addr; /* a SEND of RC leaves all this as it was */
+	uint32_t rkey;
+	uint32_t remote_qpn, remote_qkey;
+	uint32_t srqn;			/* XRC: the remote SRQ */
+	uint8_t placement, selectivity; /* FLUSH */
 	union {
 		struct {
 			uint64_t compare_add, swap;
 		};
 		struct vb_mw_bind bind;
+		struct {
+			uint16_t tso_header_bytes, tso_mss;
+		};
 	};
-	struct vb_ah *ah; /* UD: a reference */
-	uint32_t length;  /* bytes of the message */
-	uint32_t num_sge;
-	uint32_t rkey;
-	uint32_t imm;
-	uint32_t remote_qpn, remote_qkey;
-	uint32_t srqn;	  /* XRC: the remote SRQ */
-	uint32_t psn;	  /* of its first packet; valid once assigned */
-	uint32_t packets; /* PSNs that it takes (a READ: those of its responses) */
-	uint32_t moved;	  /* direct: bytes moved so far; READ: bytes received in order */
-	uint8_t opcode;	  /* enum vb_wr_opcode */
-	uint8_t placement, selectivity; /* FLUSH */
-	uint8_t flags;	     /* enum vb_send_flags; SIGNALED already includes sq_sig_all */
-	bool lent;	     /* its packets name their payload: lend.c */
-	bool by_packets;     /* direct access was refused: send it as packets */
-	bool status_known;   /* failed at post time or locally: completes with status in its turn */
-	uint8_t status;	     /* enum vb_status, when status_known */
-	bool own;	     /* the NIC's own request: the program hears nothing of it */
-	struct vb_sge *sges; /* max_send_sge of them, in the queue's memory */
-	uint8_t *inline_data; /* max_inline_data bytes, in the queue's memory */
-	uint8_t *tso_header;  /* behind them: tso_header_max bytes */
-	uint16_t tso_header_bytes, tso_mss;
 };
+
+_Static_assert(offsetof(struct vb_send_wqe, remote_addr) == 64, "a SEND needs one line");
 
 /* What the requester side knows. Cursors over PSNs: una <= nxt <= end (modulo 2^24). */
 struct vb_requester {
@@ -207,11 +215,11 @@ struct vb_requester {
 	uint32_t since_ack_req;	 /* packets sent since the last that asked for an ACK */
 	uint8_t retries_left, rnr_left;
 	uint8_t rnr_timer;	/* the last RNR NAK's timer field */
+	bool implied_nak;	/* went back for a lost answer at una_psn; once per una_psn */
+	uint32_t lend_pause;	/* messages that are not lent: the last one was refused */
 	uint64_t wait_until_ns; /* RC: an RNR wait; UC, UD: their turn in the pacing. 0: not waiting
 				 */
 	uint64_t ack_deadline_ns; /* 0: nothing unacknowledged, or no timeout */
-	uint32_t lend_pause;	  /* messages that are not lent: the last one was refused */
-	bool implied_nak;	  /* went back for a lost answer at una_psn; once per una_psn */
 };
 
 enum vb_message { VB_MSG_NONE, VB_MSG_SEND, VB_MSG_WRITE, VB_MSG_SKIP };
@@ -235,33 +243,33 @@ struct vb_responder {
 	uint32_t epsn;		 /* expected PSN */
 	uint32_t msn;		 /* messages completed, 24 bits */
 	enum vb_message message; /* under way */
+	/* one acknowledgement waits behind the answers; a later ACK replaces an earlier one */
+	uint32_t ack_psn;
+	uint8_t ack_syndrome;
+	bool ack_pending;
+	bool unacknowledged; /* a SEND or WRITE packet was accepted since the last answer */
+	bool gap_told;	     /* the last answer was a sequence NAK */
+	bool last_words; /* in ERR for a fault of the peer: what is owed and the NAK still leave */
 	uint8_t last_opcode;
-	bool seq_nak_sent; /* one NAK per gap */
-	bool recv_held;	   /* recv holds a request taken for the message under way */
-	bool comm_est;	   /* the event was raised */
-	struct vb_srq *
-		srq; /* XRC: of the message under way or the latest request; NULL once it is gone */
-	struct vb_recv_wqe recv;
-	struct vb_tm_message tm; /* on an SRQ of tag matching: what the SEND under way is */
-	uint32_t received;	 /* bytes of the message so far */
-	uint64_t va;		 /* WRITE: next address */
-	uint32_t rkey;
-	uint32_t write_left, write_total;
-	/* answers: a ring of the latest READs and atomics */
-	struct vb_reply replies[VB_MAX_RD_ATOMIC];
+	bool seq_nak_sent;   /* one NAK per gap */
+	bool recv_held;	     /* recv holds a request taken for the message under way */
+	bool comm_est;	     /* the event was raised */
+	uint32_t received;   /* bytes of the message so far */
 	uint32_t reply_head; /* free running: next to write */
 	uint32_t reply_next; /* the first not wholly answered; reply_head: none */
 	uint32_t reply_done; /* all before it were answered once; behind reply_next while repeating
 			      */
 	uint32_t reply_psn;  /* next PSN to answer of replies[reply_next] */
 	uint32_t reply_first_psn; /* the PSN that is answered with a FIRST or ONLY opcode */
-	/* one acknowledgement waits behind the answers; a later ACK replaces an earlier one */
-	bool ack_pending;
-	bool unacknowledged; /* a SEND or WRITE packet was accepted since the last answer */
-	bool gap_told;	     /* the last answer was a sequence NAK */
-	bool last_words; /* in ERR for a fault of the peer: what is owed and the NAK still leave */
-	uint8_t ack_syndrome;
-	uint32_t ack_psn;
+	uint32_t rkey;
+	uint64_t va; /* WRITE: next address */
+	uint32_t write_left, write_total;
+	struct vb_srq *
+		srq; /* XRC: of the message under way or the latest request; NULL once it is gone */
+	struct vb_recv_wqe recv;
+	struct vb_tm_message tm; /* on an SRQ of tag matching: what the SEND under way is */
+	/* answers: a ring of the latest READs and atomics */
+	struct vb_reply replies[VB_MAX_RD_ATOMIC];
 };
 
 /* Whether the peer of an idle connection is still there: watch.c. */
@@ -271,58 +279,80 @@ struct vb_watch {
 	uint32_t unanswered; /* probes in a row */
 };
 
+/* In the order in which a message needs them, since with thousands of queue pairs each line that it
+ * touches is one that the processor has to fetch:
+ *
+ *      line  0     1            2            3, 4   5                7
+ *            sq_   requester,   links, CQs   path   caps, attr       responder
+ *            posting, sending, being acknowledged: 0, 1, 2, 3, 5
+ *            receiving, acknowledging: 0, 2, 3, 5, 7
+ *
+ * The first VB_QP_HOT_BYTES are fetched ahead where it is known whose turn is next. */
+#define VB_LINE_BYTES 64
+#define VB_QP_HOT_BYTES (8 * VB_LINE_BYTES)
 struct vb_qp {
-	struct vb_nic *nic;
-	void *user;
+	_Alignas(VB_LINE_BYTES) struct vb_nic *nic;
 	uint32_t qpn;
 	enum vb_qp_type type;
 	enum vb_qp_state state;
-	struct vb_pd *pd;
-	struct vb_cq *send_cq, *recv_cq;
-	struct vb_srq *srq;
-	struct vb_xrcd *xrcd; /* XRC_RECV, which has no PD and no CQs */
-	struct vb_list xrc_link;
-	bool sq_sig_all;
-	struct vb_list windows; /* of type 2, bound to it */
-	struct vb_qp_cap cap;
-	uint16_t tso_header_max; /* raw packets; 0: no TSO */
-	bool strip_vlan;	 /* raw packets */
-	uint32_t flows;		 /* rules that lead here */
-	struct vb_rss *rss;	 /* raw packets: receives into work queues, and does nothing else */
-	struct vb_qp_attr attr;	 /* as set by modify */
-	struct vb_path path;	 /* RC, UC: resolved from attr.ah */
-	bool path_valid;
 	uint32_t mtu; /* payload bytes per packet in force: the path MTU or path.segment_max */
-
 	/* send queue */
+	struct vb_send_wqe *sq;
+	struct vb_cq *send_cq;
 	uint32_t sq_mask; /* ring size - 1, a power of two >= max_send_wr */
 	uint32_t sq_free, sq_una, sq_next, sq_head;
-	struct vb_send_wqe *sq;
-	struct vb_sge *sq_sges;
-	uint8_t *sq_inline;
-	bool given;	 /* the queues lie in memory that is not ours to free */
+	bool sq_sig_all;
+	bool single;	 /* posted to by one thread alone, beside the NIC: beside.h */
+	bool blocked;	 /* the carrier had no room; in nic->blocked instead of ready */
+	bool cq_overran; /* a completion found no room: ERR when the entry under way ends */
+
+	struct vb_requester req;
+	struct vb_pd *pd;
+
+	struct vb_list ready_link; /* in nic->ready: it may have something to send */
+	struct vb_heap_item timer; /* in the NIC's heap: never later than the QP's real deadline */
+	struct vb_srq *srq;
+	struct vb_xrcd *xrcd;	/* XRC_RECV, which has no PD and no CQs */
+	struct vb_tally *tally; /* whose completions are counted (tally.h), or NULL */
+	struct vb_cq *recv_cq;
+
+	const struct vb_qp
+		*posted_next; /* after it, lately; perhaps gone: never to be looked into */
+	struct vb_path path;  /* RC, UC: resolved from attr.ah */
+
+	struct vb_qp_cap cap;
+	uint32_t flows; /* rules that lead here */
+	struct vb_watch watch;
+	struct vb_qp_attr attr; /* as set by modify */
+
+	struct vb_responder resp;
 	struct vb_rq rq; /* own receive queue; empty with an SRQ */
 	struct vb_sge
 		*recv_sges; /* for resp.recv: as many as a request of the RQ or SRQ may have */
 
-	struct vb_requester req;
-	struct vb_responder resp;
-	struct vb_watch watch;
-	struct vb_tally *tally;	 /* whose completions are counted (tally.h), or NULL */
-	struct vb_reason reason; /* first cause of its error */
+	bool path_valid;
+	bool strip_vlan; /* raw packets */
+	bool given;	 /* the queues lie in memory that is not ours to free */
 	bool fatal_raised, sqd_notified;
-	bool cq_overran; /* a completion found no room: ERR when the entry under way ends */
-
-	/* posted to by one thread alone, beside the NIC: beside.h */
-	bool single;
-	bool rung;		 /* in the chain of nic->rung, or about to be */
-	uint32_t sq_posted;	 /* the thread's; sq_head follows it */
-	struct vb_qp *next_rung; /* in that chain */
-
-	struct vb_list ready_link; /* in nic->ready: it may have something to send */
-	bool blocked;		   /* the carrier had no room; in nic->blocked instead of ready */
-	struct vb_heap_item timer; /* in the NIC's heap: never later than the QP's real deadline */
+	bool rung;		 /* beside.h: in the chain of nic->rung, or about to be */
+	uint16_t tso_header_max; /* raw packets; 0: no TSO */
+	void *user;
+	struct vb_list xrc_link;
+	struct vb_list windows; /* of type 2, bound to it */
+	struct vb_rss *rss;	/* raw packets: receives into work queues, and does nothing else */
+	struct vb_sge *sq_sges;
+	uint8_t *sq_inline;
+	struct vb_reason reason; /* first cause of its error */
+	uint32_t sq_posted;	 /* beside.h: the thread's; sq_head follows it */
+	struct vb_qp *next_rung; /* in the chain of nic->rung */
 };
+
+/* vb_qp_fetch - into the cache: it will be needed soon. */
+static inline void vb_qp_fetch(const struct vb_qp *qp)
+{
+	for (uint32_t at = 0; at < VB_QP_HOT_BYTES; at += VB_LINE_BYTES)
+		__builtin_prefetch((const uint8_t *)qp + at);
+}
 
 struct vb_qp_init {
 	enum vb_qp_type type;
@@ -426,6 +456,12 @@ static inline enum vb_qp_state vb_qp_state(const struct vb_qp *qp)
 static inline uint32_t vb_qp_sq_free(const struct vb_qp *qp)
 {
 	return __atomic_load_n(&qp->sq_free, __ATOMIC_ACQUIRE);
+}
+
+/* vb_qp_tso_header - where the request's is kept. */
+static inline uint8_t *vb_qp_tso_header(const struct vb_qp *qp, const struct vb_send_wqe *w)
+{
+	return w->inline_data + qp->cap.max_inline_data;
 }
 
 static inline struct vb_send_wqe *vb_qp_wqe(const struct vb_qp *qp, uint32_t counter)

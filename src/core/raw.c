@@ -203,12 +203,13 @@ static void adapt_headers(const struct vb_frame *f, uint8_t *bytes, uint32_t off
 }
 
 /* headers_can_be_cut - Ethernet, IP and TCP headers, and nothing behind them. */
-static bool headers_can_be_cut(const struct vb_send_wqe *w)
+static bool headers_can_be_cut(const struct vb_qp *qp, const struct vb_send_wqe *w)
 {
+	const uint8_t *header = vb_qp_tso_header(qp, w);
 	struct vb_frame f;
 
-	return vb_frame_parse(&f, w->tso_header, w->tso_header_bytes) && f.l4 == VB_L4_TCP &&
-	       f.l4_at + (uint32_t)(w->tso_header[f.l4_at + 12] >> 4) * 4 == w->tso_header_bytes;
+	return vb_frame_parse(&f, header, w->tso_header_bytes) && f.l4 == VB_L4_TCP &&
+	       f.l4_at + (uint32_t)(header[f.l4_at + 12] >> 4) * 4 == w->tso_header_bytes;
 }
 
 static enum outcome send_segment(struct vb_qp *qp, struct vb_send_wqe *w)
@@ -220,14 +221,14 @@ static enum outcome send_segment(struct vb_qp *qp, struct vb_send_wqe *w)
 	struct vb_reason reason = {0};
 	struct vb_frame frame;
 
-	if (w->moved == 0 && !headers_can_be_cut(w)) {
+	if (w->moved == 0 && !headers_can_be_cut(qp, w)) {
 		reason = vb_qp_reason(qp, VB_CHECK_TSO_HEADER);
 		reason.value[0] = w->tso_header_bytes;
 		return fail(qp, VB_WC_LOC_QP_OP_ERR, &reason);
 	}
 	if (size > nic->raw->frame_bytes)
 		return fail_length(qp, size, nic->raw->frame_bytes);
-	memcpy(nic->raw->frame, w->tso_header, w->tso_header_bytes);
+	memcpy(nic->raw->frame, vb_qp_tso_header(qp, w), w->tso_header_bytes);
 	if (!gather(qp, w, w->moved, bytes, nic->raw->frame + w->tso_header_bytes, &reason))
 		return fail(qp, VB_WC_LOC_PROT_ERR, &reason);
 	vb_frame_parse(&frame, nic->raw->frame, size);

@@ -287,7 +287,7 @@ bool vb_rc_responder_run(struct vb_qp *qp)
 
 	if (qp->blocked || (qp->state == VB_QPS_ERR && !resp->last_words))
 		return false;
-	budget = turn_now(qp);
+	budget = resp->reply_next != resp->reply_head ? turn_now(qp) : 0;
 	while (resp->reply_next != resp->reply_head && budget > 0) {
 		const struct vb_reply *reply = &resp->replies[resp->reply_next % VB_MAX_RD_ATOMIC];
 		const uint8_t *from;

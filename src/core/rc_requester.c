@@ -48,7 +48,8 @@ static void note_progress(struct vb_qp *qp, uint32_t acked, uint64_t now_ns)
 	vb_requester_open_window(qp, acked, now_ns);
 	vb_requester_await(qp, timeout && req->una_psn != req->end_psn ? now_ns + timeout : 0);
 	vb_nic_arm_timer(qp->nic, qp, vb_requester_deadline(qp));
-	vb_nic_make_ready(qp->nic, qp);
+	if (qp->sq_next != qp->sq_head)
+		vb_nic_make_ready(qp->nic, qp);
 }
 
 /* move_una - una_psn becomes psn; the cursor for sending never stays behind it. */
@@ -190,8 +191,10 @@ static void on_nak(struct vb_qp *qp, unsigned int code, uint64_t now_ns)
 	case VB_NAK_REMOTE_ACCESS:
 		reason = vb_qp_reason(qp, VB_CHECK_NAK_REMOTE_ACCESS);
 		reason.value[0] = qp->req.una_psn;
-		reason.value[1] = w->rkey;
-		reason.value[2] = w->remote_addr;
+		if (w->opcode != VB_WR_SEND && w->opcode != VB_WR_SEND_WITH_IMM) {
+			reason.value[1] = w->rkey;
+			reason.value[2] = w->remote_addr;
+		}
 		reason.value[3] = w->length;
 		vb_qp_fail_send(qp, VB_WC_REM_ACCESS_ERR, &reason);
 		break;

@@ -713,7 +713,9 @@ bool vb_requester_sends_at_once(struct vb_qp *qp)
 	if (!from)
 		return false;
 	(void)send_short(qp, w, from);
-	return qp->blocked || req->ack_deadline_ns;
+	if (!qp->blocked && !req->ack_deadline_ns)
+		vb_nic_make_ready_at_leisure(qp->nic, qp);
+	return true;
 }
 
 bool vb_requester_goes_on(const struct vb_qp *qp)
@@ -756,12 +758,13 @@ static uint32_t turn_now(const struct vb_qp *qp)
 
 bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 {
-	uint32_t budget = turn_now(qp);
 	enum outcome outcome = SENT;
+	uint32_t budget;
 
 	if (qp->req.wait_until_ns)
 		return false;
 	start_timer_if_sent(qp, now_ns); /* of what was sent at once */
+	budget = qp->sq_next == qp->sq_head ? 0 : turn_now(qp);
 	while (outcome == SENT && budget > 0 && qp->sq_next != qp->sq_head) {
 		struct vb_send_wqe *w = vb_qp_wqe(qp, qp->sq_next);
 		const uint8_t *from;

@@ -309,8 +309,10 @@ void vb_engine_pump_posts(struct vb_engine *engine)
 		vb_engine_run(engine, with_udp);
 		return;
 	}
-	if (vb_list_is_empty(&engine->nic->ready))
-		return; /* receive requests alone */
+	/* Receive requests alone; or what has left already, and has a timer to start. */
+	if (vb_list_is_empty(&engine->nic->ready) ||
+	    (!engine->nic->ready_soon && thread_looks_soon(engine)))
+		return;
 	vb_hold_end(&engine->hold);
 	if (vb_nic_needs_time(engine->nic))
 		tell_time(engine);

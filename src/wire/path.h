@@ -18,25 +18,25 @@
 #include "wire/packet.h"
 
 struct vb_path {
-	struct in6_addr sgid, dgid; /* IPv4 as ::ffff:a.b.c.d */
+	struct in6_addr dgid; /* IPv4 as ::ffff:a.b.c.d */
+	void *carrier;
+	void *peer;	      /* the carrier's own */
 	uint32_t segment_max; /* payload bytes of a packet that this carrier takes; for RC and UC
 			       * on a carrier of pieces more than the path MTU, else VB_MAX_PATH_MTU
 			       */
-	bool own_segment; /* RC and UC use segment_max in place of the path MTU (both ends decide
-			     alike) */
 	uint32_t
 		window; /* payload bytes that may be in flight; 0: no bound but the carrier's own */
+	uint32_t train; /* bytes of packets of one size and process that cost what one costs; 0:
+			   each for itself */
+	uint32_t lend_from; /* bytes of a SEND's payload from which on RC lends it; 0: never */
+	bool own_segment;   /* RC and UC use segment_max in place of the path MTU (both ends decide
+			       alike) */
+	bool direct;	    /* vb_nic_ops.direct may be tried */
 	/* bytes that UC and UD send in a millisecond, all of them, 0: no bound; and where the
 	 * processors are wanted by others */
 	uint32_t pace, pace_late;
-	uint32_t train; /* bytes of packets of one size and queue pair that cost what one costs; 0:
-			   each for itself */
-	bool direct;	/* vb_nic_ops.direct may be tried */
-	uint32_t lend_from; /* bytes of a SEND's payload from which on RC lends it; 0: never */
-	/* the carrier's own: */
-	void *carrier;
-	void *peer;
-	uint64_t word[6];
+	struct in6_addr sgid;
+	uint64_t word[5]; /* the carrier's own */
 };
 
 /* Payload that does not travel: it lies in regions of the sender, which names it as a READ would
@@ -69,6 +69,8 @@ struct vb_rx {
 	size_t size;
 	const struct vb_lent *lent; /* or NULL; data are the headers alone then */
 	struct in6_addr src, dst;   /* IPv4 as ::ffff:a.b.c.d */
+	const uint8_t *next; /* a hint: VB_BTH_BYTES of the packet that is delivered next, or NULL
+			      */
 	uint8_t traffic_class, hop_limit;
 };
 

@@ -3,6 +3,9 @@
  */
 #include "sides.h"
 
+#include "carrier/udp.h"
+#include "host/engine.h"
+
 static const uint32_t sizes[] = {1, 3, 8, 100, 4096, 4097, 16384, 65537, (1u << 20) + 13};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
@@ -231,6 +234,111 @@ static void only_memory_is_watched(void **state)
 	run_pair(posts_and_watches, "127.8.2.2", watches_and_posts, "127.8.2.3", 1);
 }
 
+/* --- a row of posts to several queue pairs ------------------------------------------------ */
+
+#define ROW 16u
+#define ROWS 2000 /* some are disturbed where the machine is busy */
+
+static struct vb_qp *to_itself(struct side *side)
+{
+	struct vb_qp_init init = {
+		.type = VB_QPT_RC,
+		.send_cq = side->cq,
+		.recv_cq = side->cq,
+		.cap = {.max_send_wr = 2, .max_send_sge = 1},
+	};
+	struct vb_qp *qp = vb_qp_create(side->pd, &init);
+	struct vb_qp_attr attr = {
+		.qp_state = VB_QPS_INIT, .port_num = 1, .access_flags = VB_ACCESS_REMOTE_ALL};
+
+	REQUIRE(qp);
+	REQUIRE(vb_qp_modify(qp, &attr,
+			     VB_QP_STATE | VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS) ==
+		0);
+	attr = (struct vb_qp_attr){
+		.qp_state = VB_QPS_RTR,
+		.path_mtu = VB_MTU_1024,
+		.dest_qpn = qp->qpn,
+		.max_dest_rd_atomic = 1,
+		.ah = {.dgid = side->mine.gids[1],
+		       .sgid_index = 1,
+		       .is_global = true,
+		       .port_num = 1},
+	};
+	REQUIRE(vb_qp_modify(qp, &attr,
+			     VB_QP_STATE | VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN |
+				     VB_QP_RQ_PSN | VB_QP_MAX_DEST_RD_ATOMIC |
+				     VB_QP_MIN_RNR_TIMER) == 0);
+	attr = (struct vb_qp_attr){
+		.qp_state = VB_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7};
+	REQUIRE(vb_qp_modify(qp, &attr,
+			     VB_QP_STATE | VB_QP_SQ_PSN | VB_QP_TIMEOUT | VB_QP_RETRY_CNT |
+				     VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC) == 0);
+	return qp;
+}
+
+static void post_to(struct side *side, struct vb_qp *qp)
+{
+	struct vb_sge sge = {.addr = (uintptr_t)side->buffer, .length = 8, .lkey = side->mr->lkey};
+	const struct vb_send_wr wr = {
+		.opcode = VB_WR_RDMA_WRITE,
+		.sges = &sge,
+		.num_sge = 1,
+		.flags = VB_SEND_SIGNALED,
+		.remote_addr = (uintptr_t)side->buffer + HALF,
+		.rkey = side->mr->rkey,
+	};
+
+	REQUIRE(vb_engine_enter_to_post(side->engine, qp));
+	REQUIRE(vb_qp_post_send(qp, &wr) == 0);
+	vb_engine_pump_sends(side->engine, qp);
+	vb_engine_leave(side->engine);
+}
+
+/* A row, to its end; the system calls that it and its acknowledgements left by. */
+static uint64_t calls_of_row(struct side *side, struct vb_qp **qps)
+{
+	struct vb_udp_counters before, after;
+
+	vb_udp_read_counters(side->engine->udp, &before);
+	for (unsigned int i = 0; i < ROW; i++) {
+		post_to(side, qps[i]);
+		/* The first one has nobody to wait for. */
+		REQUIRE(i > 0 || !vb_hold_waits(&side->engine->hold));
+	}
+	for (unsigned int i = 0; i < ROW; i++)
+		REQUIRE(by_polling(side).status == VB_WC_SUCCESS);
+	vb_udp_read_counters(side->engine->udp, &after);
+	return after.tx_calls - before.tx_calls;
+}
+
+static void posts_to_many(struct side *side)
+{
+	struct vb_qp *qps[ROW];
+	uint64_t fewest = UINT64_MAX;
+
+	side_open(side);
+	REQUIRE(vb_engine_enter(side->engine));
+	for (unsigned int i = 0; i < ROW; i++)
+		qps[i] = to_itself(side);
+	vb_engine_leave(side->engine);
+	for (int row = 0; row < ROWS && fewest > ROW / 2; row++)
+		fewest = VB_MIN(fewest, calls_of_row(side, qps));
+	REQUIRE(fewest <= ROW / 2); /* alone they are a call each, and their answers too */
+	REQUIRE(vb_engine_enter(side->engine));
+	for (unsigned int i = 0; i < ROW; i++)
+		vb_qp_destroy(qps[i]);
+	vb_engine_leave(side->engine);
+	side_close(side);
+}
+
+static void a_row_is_of_many_queue_pairs(void **state)
+{
+	setenv("VERBENA_LOCAL", "0", 1);
+	run_alone(posts_to_many, "127.8.2.7");
+	unsetenv("VERBENA_LOCAL");
+}
+
 /* --- what an idle engine costs ----------------------------------------------------------- */
 
 #define IDLE_WAKES 10 /* one look in 200 ms would be as many; our own sleep is one */
@@ -293,6 +401,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ipv6_loopback),
 		cmocka_unit_test(only_memory_is_watched),
 		cmocka_unit_test(an_answer_in_time_counts),
+		cmocka_unit_test(a_row_is_of_many_queue_pairs),
 		cmocka_unit_test(idle_costs_nothing),
 	};
 
