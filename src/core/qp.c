@@ -23,7 +23,8 @@
  * share. */
 _Static_assert(sizeof(struct vb_qp) <= 4096, "an idle queue pair stays small");
 #define ROOM_BEHIND 4096u
-#define SGE_BYTES 16u /* in an adapter's queue: address, length, lkey */
+#define HEAP_BYTES 16u /* of its own, beside each piece */
+#define SGE_BYTES 16u  /* in an adapter's queue: address, length, lkey */
 
 _Static_assert(VB_MAX_SGE *SGE_BYTES <= VB_MAX_INLINE, "no QP gets more than the limit");
 _Static_assert(VB_MAX_INLINE <= VB_MAX_PATH_MTU, "an inline UD message fits a packet");
@@ -237,10 +238,11 @@ static struct vb_qp *allocate(const struct vb_qp_init *init, void **room)
 
 	if (behind > ROOM_BEHIND)
 		behind = 0;
-	/* The heap adds a line. From one to the next it is to be an odd number of them, or a few
-	 * sets of the cache would have to hold the same line of all. */
+	/* From one to the next it is to be an odd number of lines, the heap's own bytes included,
+	 * or a few sets of the cache would have to hold the same line of all. */
 	bytes = sizeof(*qp) + behind;
-	bytes += bytes % (2 * VB_LINE_BYTES);
+	if ((bytes + HEAP_BYTES + VB_LINE_BYTES - 1) / VB_LINE_BYTES % 2 == 0)
+		bytes += VB_LINE_BYTES;
 	if (posix_memalign(&piece, VB_LINE_BYTES, bytes) != 0)
 		return NULL;
 	memset(piece, 0, bytes);
