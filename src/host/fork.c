@@ -69,8 +69,7 @@ static void drop(struct vb_engine *engine)
 	if (engine->local)
 		vb_local_drop_in_child(engine->local);
 	vb_registry_drop_in_child(engine->registry);
-	/* who waited for it was another thread, and is not in the child */
-	atomic_store(&engine->lock.word, 0);
+	vb_lock_reset(&engine->lock);
 }
 
 static void after_fork_in_child(void)
