@@ -25,9 +25,14 @@ void vb_local_drop_in_child(struct vb_carrier *carrier);
 void vb_local_live(struct vb_carrier *carrier);
 void vb_local_live_no_more(struct vb_carrier *carrier);
 
+/* vb_local_tx_short - as ops->tx. */
+int vb_local_tx_short(struct vb_carrier *carrier, const struct vb_short *packet);
+
 /* vb_local_is_worth_a_look - of a program's poll: there is something, and what comes as a stream is
  * not looked at each time. Makes no system call. */
 bool vb_local_is_worth_a_look(struct vb_carrier *carrier);
+/* vb_local_has_something - a poll would find something, or has something else to do. */
+bool vb_local_has_something(const struct vb_carrier *carrier);
 /* vb_local_note_look - that it was, and what such a poll found. */
 void vb_local_note_look(struct vb_carrier *carrier, int packets, uint64_t now_ns);
 

@@ -136,6 +136,11 @@ void vb_local_note_look(struct vb_carrier *carrier, int packets, uint64_t now_ns
 	pace->left = pace->seldom && packets < VB_LOCAL_TURN ? SELDOM : 0;
 }
 
+bool vb_local_has_something(const struct vb_carrier *carrier)
+{
+	return !vb_local_is_quiet(vb_container_of(carrier, const struct vb_local, base));
+}
+
 bool vb_local_is_worth_a_look(struct vb_carrier *carrier)
 {
 	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);

@@ -331,6 +331,9 @@ int vb_local_ring_create(struct vb_local *local, struct vb_local_peer *peer) VB_
 void vb_local_ring_close_out(struct vb_local *local, struct vb_local_peer *peer);
 /* vb_local_ring_put - one packet. 0, -EAGAIN, -EMSGSIZE, -EINVAL, -EIO. */
 int vb_local_ring_put(struct vb_local *local, struct vb_local_peer *peer, const struct vb_tx *tx);
+/* vb_local_ring_put_short - False: nothing happened, vb_local_ring_put() is to say why. */
+bool vb_local_ring_put_short(struct vb_local *local, struct vb_local_peer *peer,
+			     const struct vb_short *packet);
 /* vb_local_ring_has_room - after -EAGAIN: whether the packet fits now; asks again when not. */
 bool vb_local_ring_has_room(struct vb_local *local, struct vb_local_peer *peer);
 /* vb_local_ring_drain - delivers up to budget packets. *more: it may hold more. */

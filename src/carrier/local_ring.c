@@ -42,6 +42,7 @@
 #define PUBLISH_BYTES (VB_LOCAL_RING_BYTES / 8)
 #define SMALL_BYTES 256u
 #define AHEAD_BYTES 256u
+#define LEAST_BYTES 24u	 /* of a packet; its frame has as many behind the mark at least */
 #define LENT 0x80000000u /* in a mark, beside the size */
 #define LENT_HEAD 8u
 
@@ -302,6 +303,33 @@ static bool put_body(uint8_t *to, const struct vb_tx *tx)
 	return true;
 }
 
+/* begin_frame - where it goes; the lines that it needs are on their way. */
+static inline uint8_t *begin_frame(const struct vb_local *local, const struct vb_local_peer *peer)
+{
+	const struct vb_local_out *out = &peer->out;
+	uint8_t *at = out->data + (out->tail & MASK);
+
+	/* The consumer has both lines in its cache, having looked for this packet: fetch them at
+	 * once rather than one after the other (0.50 us one way instead of 0.55). */
+	prefetch_for_write(at);
+	/* Of a row of short packets the lines that come next; they are long read. */
+	prefetch_for_write(out->data + ((out->tail + AHEAD_BYTES) & MASK));
+	if (!vb_local_is_followed(local, peer))
+		prefetch_for_write(&peer->bell->summary);
+	return at;
+}
+
+/* end_frame - its bytes are there, and from here on the consumer may see it. */
+static inline void end_frame(struct vb_local *local, struct vb_local_peer *peer, uint8_t *at,
+			     uint32_t need, uint64_t mark)
+{
+	__atomic_store_n((uint64_t *)(void *)(at + need), 0, __ATOMIC_RELAXED);
+	__atomic_store_n((uint64_t *)(void *)at, mark, __ATOMIC_RELEASE);
+	peer->out.tail += need;
+	if (!vb_local_is_followed(local, peer))
+		vb_local_bell_ring(local, peer);
+}
+
 int vb_local_ring_put(struct vb_local *local, struct vb_local_peer *peer, const struct vb_tx *tx)
 {
 	struct vb_local_out *out = &peer->out;
@@ -318,30 +346,38 @@ int vb_local_ring_put(struct vb_local *local, struct vb_local_peer *peer, const 
 		if (r)
 			return r;
 	}
-	at = out->data + (out->tail & MASK);
-	/* The consumer has both lines in its cache, having looked for this packet: fetch them at
-	 * once rather than one after the other (0.50 us one way instead of 0.55). */
-	prefetch_for_write(at);
-	/* Of a row of short packets the lines that come next; they are long read. */
-	prefetch_for_write(out->data + ((out->tail + AHEAD_BYTES) & MASK));
-	if (!vb_local_is_followed(local, peer))
-		prefetch_for_write(&peer->bell->summary);
+	at = begin_frame(local, peer);
 	r = vb_headers_encode(tx->headers, at + MARK_BYTES, VB_HEADERS_MAX);
 	if (r < 0)
 		return r;
 	if ((uint32_t)r != header_bytes || !put_body(at + MARK_BYTES + header_bytes, tx))
 		return -EINVAL;
-	__atomic_store_n((uint64_t *)(void *)(at + need), 0, __ATOMIC_RELAXED);
-	__atomic_store_n((uint64_t *)(void *)at, mark_of(tx->lent ? size | LENT : size),
-			 __ATOMIC_RELEASE);
-	out->tail += need;
 	if (tx->lent) {
 		local->lent_to = peer->slot;
 		local->lent_looks = VB_LOCAL_LENT_LOOKS;
 	}
-	if (!vb_local_is_followed(local, peer))
-		vb_local_bell_ring(local, peer);
+	end_frame(local, peer, at, need, mark_of(tx->lent ? size | LENT : size));
 	return 0;
+}
+
+bool vb_local_ring_put_short(struct vb_local *local, struct vb_local_peer *peer,
+			     const struct vb_short *packet)
+{
+	const uint32_t size = packet->header_bytes + packet->bytes + packet->pad;
+	const uint32_t need = frame_bytes(size);
+	uint8_t *at, *to;
+
+	if (!fits(&peer->out, need))
+		return false;
+	at = begin_frame(local, peer);
+	to = at + MARK_BYTES;
+	memcpy(to, packet->header, sizeof(packet->header)); /* the payload overwrites the rest */
+	to += packet->header_bytes;
+	copy(to, packet->payload, packet->bytes);
+	for (uint32_t i = 0; i < packet->pad; i++)
+		to[packet->bytes + i] = 0;
+	end_frame(local, peer, at, need, mark_of(size));
+	return true;
 }
 
 /* --- the consumer's end
@@ -439,34 +475,39 @@ static const uint8_t *peek(const struct vb_local_in *in, uint64_t position)
 	return at + MARK_BYTES;
 }
 
-/* Delivers the packet of size bytes at data. False: it is none. */
-static bool deliver(struct vb_local *local, const uint8_t *data, uint32_t size, bool is_lent,
-		    const uint8_t *next)
+/* deliver_lent - the same of a packet that lends its payload. */
+static bool deliver_lent(struct vb_local *local, struct vb_rx *rx)
 {
 	struct vb_lent_part parts[VB_LENT_PARTS];
+	uint32_t size = (uint32_t)rx->size;
 	struct vb_lent lent;
-	struct vb_rx rx = {
-		.data = data,
-		.size = size,
-		.src = local->registry->address,
-		.dst = local->registry->address,
-		.hop_limit = 64,
-		.next = next,
-	};
+
+	if (size > SMALL_BYTES || !take_lent(rx->data, &size, parts, &lent))
+		return false;
+	rx->size = size;
+	rx->lent = &lent;
+	local->base.deliver(local->base.env, rx);
+	rx->lent = NULL;
+	return true;
+}
+
+/* Delivers the packet of size bytes at data, by rx, which says already whence. False: it is none.
+ */
+static inline bool deliver(struct vb_local *local, const uint8_t *data, uint32_t size, bool is_lent,
+			   struct vb_rx *rx)
+{
 	_Alignas(16) uint8_t small[SMALL_BYTES];
 
-	if (size <= SMALL_BYTES) {
+	rx->data = size <= SMALL_BYTES ? small : data;
+	rx->size = size;
+	if (size <= LEAST_BYTES)
+		memcpy(small, data, LEAST_BYTES); /* all of its frame: worth no call */
+	else if (size <= SMALL_BYTES)
 		memcpy(small, data, size);
-		rx.data = small;
-	}
-	if (is_lent) {
-		if (size > SMALL_BYTES || !take_lent(small, &size, parts, &lent))
-			return false;
-		rx.size = size;
-		rx.lent = &lent;
-	}
 	local->counters.rx_packets++;
-	local->base.deliver(local->base.env, &rx);
+	if (__builtin_expect(is_lent, 0))
+		return deliver_lent(local, rx);
+	local->base.deliver(local->base.env, rx);
 	return true;
 }
 
@@ -484,6 +525,11 @@ static int finish_in(struct vb_local *local, struct vb_local_peer *peer, bool ov
 int vb_local_ring_drain(struct vb_local *local, struct vb_local_peer *peer, int budget, bool *more)
 {
 	struct vb_local_in *in = &peer->in;
+	struct vb_rx rx = {
+		.src = local->registry->address,
+		.dst = local->registry->address,
+		.hop_limit = 64,
+	};
 	bool over;
 	int count;
 
@@ -512,9 +558,9 @@ int vb_local_ring_drain(struct vb_local *local, struct vb_local_peer *peer, int 
 
 		if (mark == 0)
 			break;
+		rx.next = peek(in, in->head + frame_bytes(size));
 		if (mark != mark_of((uint32_t)mark) || size < VB_BTH_BYTES || size > PACKET_MAX ||
-		    !deliver(local, at + MARK_BYTES, size, is_lent,
-			     peek(in, in->head + frame_bytes(size)))) {
+		    !deliver(local, at + MARK_BYTES, size, is_lent, &rx)) {
 			in->corrupt = true;
 			vb_local_unfollow(local, peer);
 			break;

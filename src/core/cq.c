@@ -218,7 +218,7 @@ static bool is_wanted(const struct vb_cq *cq, const struct vb_cqe *cqe)
 	return false;
 }
 
-static void notify(struct vb_cq *cq, const struct vb_cqe *cqe)
+void vb_cq_notify(struct vb_cq *cq, const struct vb_cqe *cqe)
 {
 	if (!is_wanted(cq, cqe))
 		return;
@@ -299,8 +299,7 @@ void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, const struct vb_reas
 		if (reason->check != VB_CHECK_NONE && reason->check != VB_CHECK_FLUSHED)
 			cq->last_reason = *reason;
 	}
-	__atomic_store_n(&cq->head, cq->head + 1, __ATOMIC_RELEASE);
-	notify(cq, cqe);
+	vb_cq_add(cq, cqe);
 }
 
 /* Those of qp or, where it is NULL, those that no QP has, of the work queue with this number. */

@@ -176,6 +176,9 @@ void vb_cq_run_moderated(struct vb_nic *nic, uint64_t now_ns);
 /* vb_cq_push - adds a completion; for the core's own use. reason may be NULL for success. */
 void vb_cq_push(struct vb_cq *cq, const struct vb_cqe *cqe, const struct vb_reason *reason);
 
+/* vb_cq_notify - a completion was added to a CQ that is armed. */
+void vb_cq_notify(struct vb_cq *cq, const struct vb_cqe *cqe);
+
 /* vb_cq_forget_qp - removes the completions of a QP that is destroyed or reset. */
 void vb_cq_forget_qp(struct vb_cq *cq, const struct vb_qp *qp);
 
@@ -186,6 +189,23 @@ static inline uint32_t vb_cq_count(const struct vb_cq *cq)
 {
 	return __atomic_load_n(&cq->head, __ATOMIC_ACQUIRE) -
 	       __atomic_load_n(&cq->tail, __ATOMIC_ACQUIRE);
+}
+
+/* vb_cq_room_for_one - where the next completion goes if nothing else comes of it: a caller that
+ * knows all of it fills it in, and then adds it. NULL: vb_cq_push() knows what is to be done. */
+static inline struct vb_cqe *vb_cq_room_for_one(struct vb_cq *cq)
+{
+	if (cq->overwrites || cq->overrun || vb_cq_count(cq) >= cq->capacity)
+		return NULL;
+	return &cq->ring[cq->head & cq->mask];
+}
+
+/* vb_cq_add - it is filled in. */
+static inline void vb_cq_add(struct vb_cq *cq, const struct vb_cqe *cqe)
+{
+	__atomic_store_n(&cq->head, cq->head + 1, __ATOMIC_RELEASE);
+	if (cq->arm != VB_CQ_NOT_ARMED)
+		vb_cq_notify(cq, cqe);
 }
 
 #endif

@@ -258,6 +258,12 @@ static bool takes_lent(const struct vb_headers *h)
 	       vb_opcode_table[h->opcode].flags & VB_IS_SEND;
 }
 
+/* is_for_the_same - two BTHs name one queue pair: it is here already. */
+static inline bool is_for_the_same(const uint8_t *a, const uint8_t *b)
+{
+	return memcmp(a + 4, b + 4, 4) == 0;
+}
+
 /* fetch_next - the queue pair of the packet that comes next, if it is one of ours. */
 static void fetch_next(const struct vb_nic *nic, const uint8_t *bth)
 {
@@ -278,9 +284,9 @@ void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 
 	nic->now_ns = now_ns;
 	nic->counters.rx_packets++;
-	if (rx->next)
+	if (rx->next && !is_for_the_same(rx->next, rx->data))
 		fetch_next(nic, rx->next);
-	if (is_next_middle(nic, rx))
+	if (vb_rc_take_short(nic, rx) || is_next_middle(nic, rx))
 		return;
 	used = vb_headers_decode(&a.h, rx->data, rx->size);
 	if (used < 0 || a.h.tver != 0) {

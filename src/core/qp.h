@@ -8,7 +8,8 @@
  *   beside.c      the same by a thread that does not drive the NIC
  *   requester.c   from requests to packets, for all types; build.c makes them; rc_requester.c what
  *                 RC adds
- *   rc_responder.c, rc_answers.c, rc_short.c, uc.c, ud.c   from packets to memory and completions
+ *   rc_responder.c, rc_answers.c, uc.c, ud.c   from packets to memory and completions
+ *   rc_short.c    both ways of the usual short message, each in one go
  *   xrc.c         what the two halves of XRC have instead of a PD and a receive CQ
  *
  * The send queue is a ring of WQEs with four free-running counters:
@@ -162,6 +163,17 @@ struct vb_send_wr {
 	const uint8_t *tso_header; /* TSO: Ethernet, IP and TCP headers of every segment */
 	uint16_t tso_header_bytes;
 	uint16_t tso_mss; /* payload bytes of a segment */
+};
+
+/* A SEND of one piece, with or without immediate data, and with no other flags than these three. */
+#define VB_SHORT_FLAGS (VB_SEND_SIGNALED | VB_SEND_SOLICITED | VB_SEND_INLINE)
+#define VB_SHORT_BYTES 1024u /* beyond that the copy costs more than the way */
+struct vb_short_wr {
+	uint64_t wr_id;
+	const struct vb_sge *sge;
+	uint32_t flags;
+	uint32_t imm; /* as in struct vb_send_wr */
+	bool with_imm;
 };
 
 /* What a SEND needs comes first. */
@@ -405,6 +417,9 @@ void vb_qp_query(const struct vb_qp *qp, struct vb_qp_attr *attr);
  * cap), -ENOMEM (no slot). Local protection errors are not checked here: they complete with their
  * status. */
 int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr);
+/* vb_rc_post_short - the same of a short message, if it is one of those that leave at once and at
+ * little cost. False: nothing happened, and vb_qp_post_send() is to judge. */
+bool vb_rc_post_short(struct vb_qp *qp, const struct vb_short_wr *wr);
 /* vb_qp_check_send - whether the same would be refused, but for the lack of a slot. 0 or -EINVAL.
  */
 int vb_qp_check_send(const struct vb_qp *qp, const struct vb_send_wr *wr);

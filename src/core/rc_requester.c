@@ -60,6 +60,17 @@ static void move_una(struct vb_qp *qp, uint32_t psn)
 		qp->req.nxt_psn = psn;
 }
 
+/* ends_silently - what is sent and asks for no completion: nobody hears of it. False: nothing
+ * happened. */
+static inline bool ends_silently(struct vb_qp *qp, const struct vb_send_wqe *w)
+{
+	if (w->flags & VB_SEND_SIGNALED || w->own || w->ah || qp->tally ||
+	    qp->sq_next == qp->sq_una || qp->req.sq_assigned == qp->sq_una)
+		return false;
+	qp->sq_una++;
+	return true;
+}
+
 /* acknowledge_before - every PSN before target is done. False: a READ or atomic in between has not
  * been answered; una_psn stands at it. */
 static bool acknowledge_before(struct vb_qp *qp, uint32_t target)
@@ -75,7 +86,8 @@ static bool acknowledge_before(struct vb_qp *qp, uint32_t target)
 			return true;
 		}
 		move_una(qp, end);
-		vb_qp_complete_send(qp, VB_WC_SUCCESS, NULL);
+		if (!ends_silently(qp, w))
+			vb_qp_complete_send(qp, VB_WC_SUCCESS, NULL);
 	}
 	return true;
 }

@@ -644,8 +644,6 @@ void vb_rc_on_request(struct vb_qp *qp, const struct vb_headers *h, const uint8_
 	struct vb_reason reason = {.check = VB_CHECK_NONE}; /* nak_and_fail() says about whom */
 	uint8_t *to = NULL;
 
-	if (!lent && vb_rc_take_short(qp, h, payload, bytes))
-		return;
 	raise_comm_est(qp);
 	if (ahead < 0) {
 		on_duplicate(qp, h);

@@ -173,10 +173,9 @@ static inline void vb_rc_end_message(struct vb_qp *qp)
 void vb_rc_nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn);
 
 /* --- rc_short.c -------------------------------------------------------------------------- */
-/* vb_rc_take_short - takes the usual short SEND at little cost. False: nothing happened, and it is
- * to be judged. */
-bool vb_rc_take_short(struct vb_qp *qp, const struct vb_headers *h, const uint8_t *payload,
-		      uint32_t bytes);
+/* vb_rc_take_short - takes a packet that is the usual short SEND, at little cost. False: nothing
+ * happened, and it is to be decoded and judged. */
+bool vb_rc_take_short(struct vb_nic *nic, const struct vb_rx *rx);
 
 /* --- rc_answers.c ------------------------------------------------------------------------ */
 /* vb_rc_responder_run - sends answers and the acknowledgement. True: more is waiting. */

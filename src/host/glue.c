@@ -173,6 +173,20 @@ static int tx(void *env, const struct vb_path *path, const struct vb_tx *packet)
 	return rc;
 }
 
+static int tx_short(void *env, const struct vb_short *packet)
+{
+	struct vb_engine *engine = env;
+	const int rc = vb_local_tx_short(engine->local, packet);
+
+	if (__builtin_expect(rc == 0, 1)) {
+		vb_traffic_sent_short(&engine->traffic, packet);
+	} else if (rc == -ENOSPC) {
+		vb_engine_shield(engine);
+		say_memory_is_full();
+	}
+	return rc;
+}
+
 static ssize_t direct(void *env, const struct vb_qp *qp, enum vb_direction direction, uint32_t rkey,
 		      uint64_t va, const struct iovec *local, int parts, uint32_t length)
 {
@@ -378,6 +392,7 @@ static void cq_event(void *env, struct vb_cq *cq)
 
 const struct vb_nic_ops vb_engine_nic_ops = {
 	.tx = tx,
+	.tx_short = tx_short,
 	.direct = direct,
 	.direct_atomic = direct_atomic,
 	.lend = lend,

@@ -301,15 +301,21 @@ void vb_engine_pump(struct vb_engine *engine)
 	vb_engine_run(engine, is_time_for_sockets(engine));
 }
 
+/* may_have_come - but for the sockets, whose time is_time_for_sockets() knows. */
+static bool may_have_come(const struct vb_engine *engine)
+{
+	return !engine->local || vb_local_has_something(engine->local) || may_come_by_udp(engine);
+}
+
 void vb_engine_pump_posts(struct vb_engine *engine)
 {
 	const bool with_udp = is_time_for_sockets(engine);
 
-	if (with_udp || ++engine->pumps % PUMP_EVERY == 0) {
+	if (with_udp || (++engine->pumps % PUMP_EVERY == 0 && may_have_come(engine))) {
 		vb_engine_run(engine, with_udp);
 		return;
 	}
-	/* Receive requests alone; or what has left already, and has a timer to start. */
+	/* Receive requests alone, or all has left; what left may have a timer to start. */
 	if (vb_list_is_empty(&engine->nic->ready) ||
 	    (!engine->nic->ready_soon && thread_looks_soon(engine)))
 		return;

@@ -70,6 +70,13 @@ static inline void vb_traffic_sent(struct vb_traffic *traffic, const struct vb_t
 	traffic->counted[VB_TRAFFIC_TX_MULTICAST] += h->qpn == VB_QPN_MULTICAST;
 }
 
+static inline void vb_traffic_sent_short(struct vb_traffic *traffic, const struct vb_short *packet)
+{
+	traffic->counted[VB_TRAFFIC_TX_PACKETS]++;
+	traffic->counted[VB_TRAFFIC_TX_BYTES] +=
+		packet->header_bytes + packet->bytes + packet->pad + VB_ICRC_BYTES;
+}
+
 static inline void vb_traffic_received(struct vb_traffic *traffic, const struct vb_rx *rx)
 {
 	traffic->counted[VB_TRAFFIC_RX_PACKETS]++;

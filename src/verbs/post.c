@@ -128,6 +128,23 @@ static int post_sends_beside(struct vb_face_qp *qp, struct ibv_send_wr *wr,
 	return -error;
 }
 
+/* post_short - the usual short message, in one go (core/rc_short.c). False: it is something else.
+ */
+static inline bool post_short(const struct vb_face_qp *qp, const struct ibv_send_wr *wr)
+{
+	const struct vb_short_wr wanted = {
+		.wr_id = wr->wr_id,
+		.sge = (const struct vb_sge *)wr->sg_list,
+		.flags = wr->send_flags,
+		.imm = be32toh(wr->imm_data),
+		.with_imm = wr->opcode == IBV_WR_SEND_WITH_IMM,
+	};
+
+	return (wr->opcode == IBV_WR_SEND || wanted.with_imm) && wr->num_sge == 1 && wr->sg_list &&
+	       !(wr->send_flags & ~(unsigned int)VB_SHORT_FLAGS) &&
+	       vb_rc_post_short(qp->core, &wanted);
+}
+
 int vb_face_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct vb_face_qp *qp = vb_face_qp(ibv);
@@ -142,6 +159,8 @@ int vb_face_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_sen
 		return EIO;
 	}
 	for (; wr; wr = wr->next) {
+		if (post_short(qp, wr))
+			continue;
 		error = post_one(qp, wr, vb_qp_post_send);
 		if (error) {
 			*bad = wr;

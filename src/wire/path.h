@@ -63,6 +63,16 @@ struct vb_tx {
 	const struct vb_lent *lent; /* in place of payload, or NULL */
 };
 
+/* A packet whose headers are bytes already, with its payload in one piece: the BTH, and ImmDt
+ * behind it where header_bytes says so. */
+struct vb_short {
+	uint8_t header[VB_BTH_BYTES + 4];
+	uint32_t header_bytes;
+	uint32_t qpn; /* its destination */
+	uint32_t bytes, pad;
+	const uint8_t *payload;
+};
+
 /* A packet that arrived, its ICRC (where the carrier has one) already checked. */
 struct vb_rx {
 	const uint8_t *data; /* BTH up to and with the pad, without ICRC */

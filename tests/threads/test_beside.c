@@ -127,6 +127,11 @@ bool vb_local_is_worth_a_look(struct vb_carrier *carrier)
 	return wire.tail != wire.head;
 }
 
+bool vb_local_has_something(const struct vb_carrier *carrier)
+{
+	return wire.tail != wire.head;
+}
+
 void vb_local_note_look(struct vb_carrier *carrier, int packets, uint64_t now_ns)
 {
 }
