@@ -12,7 +12,7 @@
  *
  * Usual is a SEND, with immediate data or without, of one packet and one piece of ordinary memory
  * (or inline), to a peer of this host: in RTS, with everything before it sent, nothing being
- * repeated, blocked, paced or fenced, room in the window and a timer that runs. At the responder:
+ * repeated, blocked or fenced, room in the window and a timer that runs. At the responder:
  * with the expected PSN, between two messages, from the peer, for a queue that matches no tags and
  * whose limit is not watched, and whose oldest request has room for all of it in its first piece.
  */
@@ -56,7 +56,7 @@ static inline bool may_go(const struct vb_qp *qp, uint32_t bytes)
 	return qp->type == VB_QPT_RC && qp->state == VB_QPS_RTS && qp->path.own_segment &&
 	       qp->nic->ops.tx_short && qp->sq_next == qp->sq_head &&
 	       req->sq_assigned == qp->sq_head && req->nxt_psn == req->end_psn &&
-	       req->ack_deadline_ns && !req->wait_until_ns && !qp->blocked &&
+	       req->ack_deadline_ns && !qp->blocked &&
 	       bytes - 1 < VB_MIN(qp->mtu, VB_SHORT_BYTES) && in_flight < req->cwnd &&
 	       qp->sq_head - vb_qp_sq_free(qp) < qp->cap.max_send_wr && qp->cap.max_send_sge > 0;
 }
