@@ -42,7 +42,8 @@ struct vb_carrier {
 	const struct vb_carrier_ops *ops;
 	vb_deliver_fn deliver;
 	void *env;
-	int fd; /* for epoll; stays the same for the carrier's life */
+	int fd;		    /* for epoll; stays the same for the carrier's life */
+	bool looks_cheaply; /* a poll that finds nothing makes no system call */
 };
 
 #endif

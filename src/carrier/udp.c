@@ -52,6 +52,7 @@ static void close_fd(int fd)
 /* free_all - closes what is still open and frees the memory. */
 static void free_all(struct vb_udp *udp)
 {
+	vb_udp_ring_close(udp->ring);
 	for (unsigned int i = 0; i < udp->address_count; i++) {
 		close_fd(udp->address[i].rx_fd);
 		for (unsigned int p = 0; p < VB_UDP_POOL; p++)
@@ -82,6 +83,8 @@ void vb_udp_drop_in_child(struct vb_carrier *carrier)
 	struct vb_udp *udp = vb_udp_of(carrier);
 
 	vb_steering_drop_in_child(&udp->steering);
+	vb_udp_ring_drop_in_child(udp->ring);
+	udp->ring = NULL;
 	free_all(udp);
 }
 
@@ -90,7 +93,8 @@ static bool udp_arm(struct vb_carrier *carrier)
 	struct vb_udp *udp = vb_udp_of(carrier);
 
 	/* What was received and not yet delivered does not make the descriptor readable. */
-	return !udp->rx_open && udp->rx_next == udp->rx_count;
+	return !udp->rx_open && udp->rx_next == udp->rx_count &&
+	       (!udp->ring || vb_udp_ring_is_empty(udp->ring));
 }
 
 static void udp_disarm(struct vb_carrier *carrier)
@@ -133,14 +137,13 @@ static int add_address(struct vb_udp *udp, const struct in6_addr *address, uint3
 				    .data.u64 = VB_UDP_TAG(VB_UDP_EVENT_RX, udp->address_count)};
 	int bytes = 0;
 	socklen_t bytes_size = sizeof(bytes);
-	bool gro;
 	int err;
 
 	*a = (struct vb_udp_address){
 		.address = *address, .scope_id = scope_id, .ipv4 = vb_is_ipv4(address)};
 	for (unsigned int p = 0; p < VB_UDP_POOL; p++)
 		a->tx_fd[p] = -1;
-	a->rx_fd = vb_udp_open_receiver(address, &gro);
+	a->rx_fd = vb_udp_open_receiver(address, &a->gro);
 	udp->unicast_count = ++udp->address_count;
 	if (a->rx_fd < 0)
 		return a->rx_fd;
@@ -185,6 +188,8 @@ int vb_udp_create(struct vb_carrier **out, const struct vb_udp_config *config,
 		return -ENOMEM;
 	udp->registry = config->registry;
 	udp->ifindex = config->ifindex;
+	udp->is_next = config->is_next;
+	udp->may_have_ring = config->is_next != NULL;
 	udp->carrier.fd = epoll_create1(EPOLL_CLOEXEC);
 	if (udp->carrier.fd < 0) {
 		err = -errno;
@@ -217,7 +222,7 @@ err_free:
 
 void vb_udp_look_at_events(struct vb_udp *udp)
 {
-	struct epoll_event events[VB_UDP_ADDRESSES + VB_STEERING_WATCHES + 2];
+	struct epoll_event events[VB_UDP_ADDRESSES + VB_STEERING_WATCHES + 3];
 	int n = epoll_wait(udp->carrier.fd, events, VB_ARRAY_SIZE(events), 0);
 
 	for (int i = 0; i < n; i++) {
@@ -233,12 +238,47 @@ void vb_udp_look_at_events(struct vb_udp *udp)
 		case VB_UDP_EVENT_WATCH:
 			vb_steering_on_death(&udp->steering, index);
 			break;
-		case VB_UDP_EVENT_TX: /* the next poll tries to send */
+		case VB_UDP_EVENT_RING:
+		case VB_UDP_EVENT_TX: /* the next poll looks, or tries to send */
 			break;
 		}
 	}
 	if (udp->steering.pending)
 		vb_steering_sync(&udp->steering);
+}
+
+/* --- the ring ---------------------------------------------------------------------------- */
+
+/* open_ring - at the first use of the network, where that is allowed and pays. Without it the
+ * sockets give everything. */
+static void open_ring(struct vb_udp *udp)
+{
+	struct epoll_event event = {.events = EPOLLIN,
+				    .data.u64 = VB_UDP_TAG(VB_UDP_EVENT_RING, 0)};
+	struct vb_udp_ring_config config = {.slot = udp->registry->slot};
+	int fds[VB_UDP_RING_ADDRESSES];
+	struct vb_udp_ring *ring;
+
+	udp->may_have_ring = false;
+	for (unsigned int i = 0; i < udp->unicast_count; i++) {
+		const struct vb_udp_address *a = &udp->address[i];
+
+		if (!a->ipv4)
+			continue;
+		if (!a->gro || udp->steering.group[i].port->count > VB_UDP_RING_MEMBERS)
+			return;
+		fds[config.address_count] = a->rx_fd;
+		config.addresses[config.address_count++].s_addr = a->address.s6_addr32[3];
+	}
+	if (vb_udp_ring_open(&ring, &config) < 0)
+		return;
+	if (epoll_ctl(udp->carrier.fd, EPOLL_CTL_ADD, vb_udp_ring_fd(ring), &event) < 0 ||
+	    vb_udp_ring_start(ring, fds) < 0) {
+		vb_udp_ring_close(ring);
+		return;
+	}
+	udp->ring = ring;
+	udp->carrier.looks_cheaply = true;
 }
 
 /* --- routes ------------------------------------------------------------------------------ */
@@ -297,6 +337,8 @@ int vb_udp_route(struct vb_carrier *carrier, struct vb_path *path, const struct 
 	r.address = (unsigned int)from;
 	r.scope_id = scope_id ? scope_id : a->scope_id;
 	r.hop_limit = hop_limit ? hop_limit : VB_UDP_DEFAULT_HOPS;
+	if (udp->may_have_ring && a->ipv4)
+		open_ring(udp);
 	mtu = vb_udp_route_mtu(udp, a, address, r.scope_id);
 	if (mtu < 0)
 		return mtu;

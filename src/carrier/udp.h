@@ -9,11 +9,16 @@
 #include "carrier/carrier.h"
 #include "registry/registry.h"
 
+/* Whether a packet of RC or UC is the next one that its queue pair expects; packet begins with its
+ * BTH. Packets that have no order are. */
+typedef bool vb_udp_is_next_fn(void *env, const uint8_t *packet);
+
 struct vb_udp_config {
 	struct in6_addr addresses[16]; /* to receive on: IPv4 mapped, IPv6 */
 	uint32_t scope_ids[16];	       /* interface index for link-local IPv6, else 0 */
 	unsigned int address_count;
 	uint32_t ifindex;	      /* of the interface that has them */
+	vb_udp_is_next_fn *is_next;   /* not NULL: short datagrams may come by a ring, udp_ring.h */
 	struct vb_registry *registry; /* our slot and the shared table */
 };
 

@@ -21,6 +21,14 @@ static inline bool vb_is_ipv4(const struct in6_addr *address)
 	return IN6_IS_ADDR_V4MAPPED(address);
 }
 
+static inline struct in6_addr vb_ipv4_mapped(struct in_addr address)
+{
+	struct in6_addr mapped = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+
+	memcpy(&mapped.s6_addr[12], &address, sizeof(address));
+	return mapped;
+}
+
 /* vb_is_nowhere - the unspecified address of either kind. */
 static inline bool vb_is_nowhere(const struct in6_addr *address)
 {

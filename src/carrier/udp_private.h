@@ -5,7 +5,8 @@
  *      udp.c         life, routes, readiness
  *      udp_socket.c  how the sockets are made
  *      udp_tx.c      packets -> trains -> sendmmsg
- *      udp_rx.c      recvmmsg -> segments -> ICRC -> the NIC
+ *      udp_rx.c      recvmmsg, or the ring -> segments -> ICRC -> the NIC
+ *      udp_ring.c    short datagrams without a system call, where that is allowed
  *      udp_group.c   multicast groups
  *      udp_stray.c   packets that reached another process of the host than they belong to
  *      steering.c    which process gets a packet
@@ -21,6 +22,7 @@
 #include "carrier/steering.h"
 #include "carrier/udp.h"
 #include "carrier/udp_address.h"
+#include "carrier/udp_ring.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
 
@@ -37,11 +39,17 @@
 #define VB_UDP_RX_BATCH 4u
 #define VB_UDP_RX_BYTES 65536u /* no datagram is longer */
 #define VB_UDP_RX_CONTROL 128u
-#define VB_UDP_COLD_AFTER 64u	 /* empty polls in a row */
-#define VB_UDP_COLD_EVERY 64u	 /* polls to a look at a cold socket, where a warm one is empty */
-#define VB_UDP_COLD_LATE 256u	 /* and at all events */
-#define VB_UDP_EVENTS_EVERY 512u /* polls between two looks at the epoll set */
-#define VB_UDP_PEERS 64u	 /* peers whose IP identifications are followed */
+#define VB_UDP_COLD_AFTER 64u	   /* empty polls in a row */
+#define VB_UDP_COLD_EVERY 64u	   /* polls to a look at a cold socket, where a warm one is empty */
+#define VB_UDP_COLD_LATE 256u	   /* and at all events */
+#define VB_UDP_EVENTS_EVERY 512u   /* polls between two looks at the epoll set */
+#define VB_UDP_QUIET_AFTER 2048u   /* empty looks in a row */
+#define VB_UDP_RING_COLD_EVERY 16u /* polls to a look at a cold socket beside the ring */
+#define VB_UDP_RING_QUIET_EVERY 256u /* and at one that has long been empty */
+#define VB_UDP_RING_FACTOR 16u /* beside the ring, whose look is that much cheaper than a call */
+#define VB_UDP_RING_MEMBERS                                                                        \
+	8u		 /* with more processes on the host none has one: each asks each packet */
+#define VB_UDP_PEERS 64u /* peers whose IP identifications are followed */
 
 #define VB_UDP_SHORT 80u
 
@@ -51,6 +59,7 @@ enum vb_udp_event {
 	VB_UDP_EVENT_STRAY = 2,
 	VB_UDP_EVENT_WATCH = 3,
 	VB_UDP_EVENT_TX = 4,
+	VB_UDP_EVENT_RING = 5,
 };
 #define VB_UDP_TAG(kind, index) ((uint64_t)(kind) << 32 | (uint64_t)(index))
 
@@ -58,6 +67,7 @@ struct vb_udp_address {
 	struct in6_addr address;
 	uint32_t scope_id;
 	bool ipv4;
+	bool gro;		/* the kernel gives trains */
 	bool group;		/* multicast: only rx_fd is used */
 	int rx_fd;		/* -1: a group that was left */
 	int tx_fd[VB_UDP_POOL]; /* -1: not made yet */
@@ -107,6 +117,7 @@ struct vb_udp_rx_train {
 	struct vb_udp_peer *peer;
 	uint16_t id, id_step; /* of the last segment; from one segment to the next */
 	uint8_t traffic_class, hop_limit;
+	bool in_ring; /* its memory is the ring's oldest entry */
 };
 
 struct vb_udp {
@@ -120,6 +131,10 @@ struct vb_udp {
 	struct vb_udp_address address[VB_UDP_ADDRESSES + VB_UDP_GROUPS];
 	uint32_t receive_bytes; /* SO_RCVBUF as the kernel counts it */
 	bool gso;
+
+	struct vb_udp_ring *ring; /* NULL: none */
+	bool may_have_ring;	  /* it is allowed, and was not tried yet */
+	vb_udp_is_next_fn *is_next;
 
 	/* tx */
 	unsigned int train_count;

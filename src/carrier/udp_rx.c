@@ -17,6 +17,9 @@
  * than its last packet. Another one that makes the ICRC right is taken too, but it is the weaker
  * check and counted: 16 bits of the 32 are then used up.
  *
+ * Where there is a ring (udp_ring.h) it brings the short trains. One whose first packet the NIC
+ * does not expect yet may have come behind a long one, which then is in the socket already.
+ *
  * A socket that brought nothing for a while is cold and looked at only now and then: each look is
  * a system call; and not behind a packet of a warm one, which somebody waits to answer. Who sleeps
  * on the epoll set is woken by cold ones as well.
@@ -134,6 +137,117 @@ static void open_datagram(struct vb_udp *udp)
 	message->msg_hdr.msg_namelen = sizeof(b->from);
 	message->msg_hdr.msg_controllen = sizeof(b->control);
 	message->msg_hdr.msg_flags = 0;
+}
+
+/* --- sockets ----------------------------------------------------------------------------- */
+
+static int receive_one(int fd, struct mmsghdr *message)
+{
+	ssize_t bytes = recvmsg(fd, &message->msg_hdr, MSG_DONTWAIT);
+
+	if (bytes < 0)
+		return -1;
+	message->msg_len = (unsigned int)bytes;
+	return 1;
+}
+
+/* receive - one system call, for several datagrams where the last look found something: behind an
+ * empty one there is hardly more than one, and the plain call is the cheaper one. Returns the
+ * datagrams. */
+static unsigned int receive(struct vb_udp *udp, unsigned int address)
+{
+	struct vb_udp_address *a = &udp->address[address];
+	int n = a->empty_polls == 0
+			? recvmmsg(a->rx_fd, udp->rx_message, VB_UDP_RX_BATCH, MSG_DONTWAIT, NULL)
+			: receive_one(a->rx_fd, &udp->rx_message[0]);
+
+	if (n <= 0) {
+		if (a->empty_polls < VB_UDP_QUIET_AFTER)
+			a->empty_polls++;
+		return 0;
+	}
+	udp->counters.rx_calls++;
+	a->empty_polls = 0;
+	udp->rx_count = (unsigned int)n;
+	udp->rx_next = 0;
+	udp->rx_address = address;
+	return (unsigned int)n;
+}
+
+/* --- the ring ---------------------------------------------------------------------------- */
+
+static unsigned int address_of(const struct vb_udp *udp, struct in_addr address)
+{
+	unsigned int i = 0;
+
+	while (i < udp->unicast_count &&
+	       (!udp->address[i].ipv4 || udp->address[i].address.s6_addr32[3] != address.s_addr))
+		i++;
+	return i;
+}
+
+/* open_entry - the same for one that lies in the ring as a whole. */
+static void open_entry(struct vb_udp *udp, const struct vb_udp_ring_datagram *d)
+{
+	struct vb_udp_rx_train *t = &udp->rx_train;
+
+	*t = (struct vb_udp_rx_train){
+		.data = d->data,
+		.bytes = d->bytes,
+		.segment_bytes = d->segment_bytes,
+		.address = address_of(udp, d->dst),
+		.traffic_class = d->traffic_class,
+		.hop_limit = d->hop_limit,
+		.ip = {.src = vb_ipv4_mapped(d->src),
+		       .dst = vb_ipv4_mapped(d->dst),
+		       .src_port = d->src_port,
+		       .dst_port = VB_ROCE_PORT,
+		       .dont_fragment = d->dont_fragment},
+		.id = d->ip_id,
+		.id_step = 1,
+		.in_ring = true,
+	};
+	t->peer = find_peer(udp, &t->ip.src);
+	udp->rx_open = true;
+}
+
+/* next_of_ring - opens the ring's oldest datagram if that is the next one for its queue pair, or
+ * if any is good. False: it is not, or there is none. */
+static bool next_of_ring(struct vb_udp *udp, bool any)
+{
+	struct vb_udp_ring_datagram d;
+
+	if (!vb_udp_ring_look(udp->ring, &d))
+		return false;
+	if (!any && !udp->is_next(udp->carrier.env, d.data))
+		return false;
+	open_entry(udp, &d);
+	return true;
+}
+
+/* open_next - begins to take the next datagram apart, if there is one. */
+static bool open_next(struct vb_udp *udp)
+{
+	struct vb_udp_ring_datagram d;
+
+	if (udp->ring && next_of_ring(udp, false))
+		return true;
+	if (udp->rx_next == udp->rx_count) {
+		if (!udp->ring || !vb_udp_ring_look(udp->ring, &d))
+			return false;
+		/* What came before it is there by now. */
+		if (receive(udp, address_of(udp, d.dst)) == 0)
+			return next_of_ring(udp, true);
+	}
+	open_datagram(udp);
+	return true;
+}
+
+static void close_train(struct vb_udp *udp)
+{
+	udp->rx_open = false;
+	if (udp->rx_train.in_ring)
+		vb_udp_ring_release(udp->ring);
 }
 
 /* --- one packet -------------------------------------------------------------------------- */
@@ -267,9 +381,8 @@ static int take_received(struct vb_udp *udp, int budget, int *delivered)
 		uint32_t offset = t->offset, bytes;
 
 		if (!udp->rx_open) {
-			if (udp->rx_next == udp->rx_count)
+			if (!open_next(udp))
 				break;
-			open_datagram(udp);
 			looked += !udp->rx_open;
 			continue;
 		}
@@ -278,45 +391,13 @@ static int take_received(struct vb_udp *udp, int budget, int *delivered)
 		looked++;
 		t->offset = offset + bytes;
 		t->index++;
-		udp->rx_open = t->offset < t->bytes;
+		if (t->offset >= t->bytes)
+			close_train(udp);
 	}
 	return looked;
 }
 
 /* --- polling ----------------------------------------------------------------------------- */
-
-static int receive_one(int fd, struct mmsghdr *message)
-{
-	ssize_t bytes = recvmsg(fd, &message->msg_hdr, MSG_DONTWAIT);
-
-	if (bytes < 0)
-		return -1;
-	message->msg_len = (unsigned int)bytes;
-	return 1;
-}
-
-/* receive - one system call, for several datagrams where the last look found something: behind an
- * empty one there is hardly more than one, and the plain call is the cheaper one. Returns the
- * datagrams. */
-static unsigned int receive(struct vb_udp *udp, unsigned int address)
-{
-	struct vb_udp_address *a = &udp->address[address];
-	int n = a->empty_polls == 0
-			? recvmmsg(a->rx_fd, udp->rx_message, VB_UDP_RX_BATCH, MSG_DONTWAIT, NULL)
-			: receive_one(a->rx_fd, &udp->rx_message[0]);
-
-	if (n <= 0) {
-		if (a->empty_polls < VB_UDP_COLD_AFTER)
-			a->empty_polls++;
-		return 0;
-	}
-	udp->counters.rx_calls++;
-	a->empty_polls = 0;
-	udp->rx_count = (unsigned int)n;
-	udp->rx_next = 0;
-	udp->rx_address = address;
-	return (unsigned int)n;
-}
 
 /* poll_socket - until it is empty or the budget is used up. */
 static int poll_socket(struct vb_udp *udp, unsigned int address, int budget, int *delivered)
@@ -337,6 +418,11 @@ void vb_udp_empty(struct vb_udp *udp, uint64_t heir)
 {
 	int delivered = 0;
 
+	/* All that it brings is for us. */
+	if (udp->rx_open && udp->rx_train.in_ring)
+		close_train(udp);
+	vb_udp_ring_close(udp->ring);
+	udp->ring = NULL;
 	udp->heir = heir;
 	take_received(udp, INT_MAX, &delivered);
 	for (unsigned int i = 0; i < udp->unicast_count; i++) {
@@ -374,28 +460,44 @@ static int poll_cold(struct vb_udp *udp, int budget, int *delivered)
 /* is_cold_due - looked: what this poll has found so far. */
 static bool is_cold_due(struct vb_udp *udp, bool warm, int looked)
 {
-	const uint32_t skipped = ++udp->cold_skipped;
+	const uint32_t skipped = ++udp->cold_skipped, factor = udp->ring ? VB_UDP_RING_FACTOR : 1;
 
-	return !warm || skipped >= VB_UDP_COLD_LATE ||
-	       (looked == 0 && skipped >= VB_UDP_COLD_EVERY);
+	return (!warm && !udp->ring) || skipped >= VB_UDP_COLD_LATE * factor ||
+	       (looked == 0 && skipped >= VB_UDP_COLD_EVERY * factor);
+}
+
+/* is_due - a warm socket is at each poll. One beside the ring never goes quite cold: the first long
+ * datagram after many short ones comes there. */
+static bool is_due(const struct vb_udp *udp, const struct vb_udp_address *a, uint32_t polls)
+{
+	if (a->empty_polls < VB_UDP_COLD_AFTER)
+		return true;
+	if (!udp->ring || !a->ipv4 || a->group)
+		return false;
+	return polls % (a->empty_polls < VB_UDP_QUIET_AFTER ? VB_UDP_RING_COLD_EVERY
+							    : VB_UDP_RING_QUIET_EVERY) ==
+	       0;
 }
 
 int vb_udp_poll(struct vb_carrier *carrier, int budget, bool *room)
 {
 	struct vb_udp *udp = vb_udp_of(carrier);
+	const uint32_t events_every = VB_UDP_EVENTS_EVERY * (udp->ring ? VB_UDP_RING_FACTOR : 1);
 	uint32_t polls = udp->polls++;
 	int delivered = 0, looked;
 	bool warm = false;
 
 	if (udp->blocked_fd >= 0 && vb_udp_unblock(udp))
 		*room = true;
-	if (polls % VB_UDP_EVENTS_EVERY == VB_UDP_EVENTS_EVERY - 1)
+	if (polls % events_every == events_every - 1)
 		vb_udp_look_at_events(udp);
+	if (udp->ring)
+		udp->counters.rx_overflows += vb_udp_ring_lost(udp->ring);
 	if (vb_steering_changed(&udp->steering))
 		vb_steering_sync(&udp->steering);
 	looked = take_received(udp, budget, &delivered);
 	for (unsigned int i = 0; i < udp->address_count && looked < budget; i++) {
-		if (udp->address[i].empty_polls >= VB_UDP_COLD_AFTER)
+		if (!is_due(udp, &udp->address[i], polls))
 			continue;
 		warm = true;
 		looked += poll_socket(udp, i, budget - looked, &delivered);

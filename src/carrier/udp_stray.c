@@ -40,7 +40,8 @@ struct handed {
 	uint16_t src_port, ip_id;
 	struct in6_addr src, dst;
 	uint8_t traffic_class, hop_limit;
-	uint8_t zero[6];
+	uint8_t is_short; /* it came in a datagram that a ring takes */
+	uint8_t zero[5];
 };
 
 static socklen_t stray_name(struct sockaddr_un *out, uint64_t key)
@@ -89,7 +90,8 @@ static bool hand_to(struct vb_udp *udp, uint64_t key, const struct vb_udp_rx_tra
 			      .src = train->ip.src,
 			      .dst = train->ip.dst,
 			      .traffic_class = train->traffic_class,
-			      .hop_limit = train->hop_limit};
+			      .hop_limit = train->hop_limit,
+			      .is_short = train->bytes <= VB_UDP_RING_SHORT};
 	struct iovec iov[2] = {{&head, sizeof(head)}, {(void *)(uintptr_t)packet, bytes}};
 	struct sockaddr_un to;
 	struct msghdr m = {.msg_name = &to, .msg_iov = iov, .msg_iovlen = 2};
@@ -167,6 +169,9 @@ static int take_handed(struct vb_udp *udp, const uint8_t *data, size_t bytes)
 		udp->counters.rx_unclaimed++;
 		return 0;
 	}
+	/* Our ring has had it already. */
+	if (udp->ring && head.is_short && qpn != VB_GSI_QPN && vb_is_ipv4(&head.dst))
+		return 0;
 	ip = (struct vb_icrc_ip){.src = head.src,
 				 .dst = head.dst,
 				 .src_port = head.src_port,

@@ -276,6 +276,21 @@ static void fetch_next(const struct vb_nic *nic, const uint8_t *bth)
 		vb_qp_fetch(qp);
 }
 
+bool vb_nic_is_next(const struct vb_nic *nic, const uint8_t *packet)
+{
+	const struct vb_qp *qp;
+	struct vb_headers h;
+
+	vb_bth_decode(&h, packet);
+	qp = vb_nic_find_qp(nic, h.qpn);
+	if (!qp || qp->type == VB_QPT_UD || qp->type == VB_QPT_RAW_PACKET)
+		return true;
+	if (!(vb_opcode_table[h.opcode].flags & VB_IS_RESPONSE))
+		return h.psn == qp->resp.epsn;
+	/* An acknowledgement may say more than what it is the first to say; an answer may not. */
+	return qp->req.rd_outstanding == 0 || h.psn == qp->req.una_psn;
+}
+
 void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 {
 	struct arrival a = {.rx = rx};

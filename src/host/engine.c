@@ -113,7 +113,8 @@ static void complain(const struct vb_device *device, const char *what, int rc)
 static int open_carriers(struct vb_engine *engine, const char **what)
 {
 	struct vb_udp_config config = {.registry = engine->registry,
-				       .ifindex = engine->device->ifindex};
+				       .ifindex = engine->device->ifindex,
+				       .is_next = vb_settings()->ring ? vb_engine_is_next : NULL};
 	int rc;
 
 	_Static_assert(VB_ARRAY_SIZE(config.addresses) >= VB_MAX_GIDS, "every GID has an address");

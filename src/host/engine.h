@@ -265,6 +265,7 @@ extern pthread_mutex_t vb_engines_lock;
 /* --- glue.c ------------------------------------------------------------------------------ */
 extern const struct vb_nic_ops vb_engine_nic_ops;
 void vb_engine_deliver(void *env, const struct vb_rx *rx); /* a vb_deliver_fn */
+bool vb_engine_is_next(void *env, const uint8_t *packet);  /* a vb_udp_is_next_fn */
 /* vb_engine_resolve - as vb_nic_ops.resolve, but what is resolved does not count as a path over
  * which packets may come, and needs no release. */
 int vb_engine_resolve(struct vb_engine *engine, const struct vb_ah_attr *ah,

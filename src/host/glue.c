@@ -301,6 +301,13 @@ void vb_engine_deliver(void *env, const struct vb_rx *rx)
 		vb_nic_rx(engine->nic, rx, engine->nic->now_ns);
 }
 
+bool vb_engine_is_next(void *env, const uint8_t *packet)
+{
+	const struct vb_engine *engine = env;
+
+	return vb_nic_is_next(engine->nic, packet);
+}
+
 /* --- queue pairs that changed ------------------------------------------------------------ */
 
 static bool bit_change(uint64_t *bitmap, uint32_t index, bool value)

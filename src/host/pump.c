@@ -102,6 +102,7 @@ static bool may_come_by_udp(const struct vb_engine *engine)
 static bool udp_is_due(struct vb_engine *engine)
 {
 	uint32_t every = engine->udp_quiet < HOT_LOOKS	  ? 1
+			 : engine->udp->looks_cheaply	  ? 1
 			 : engine->udp_quiet < WARM_LOOKS ? WARM_EVERY
 							  : COLD_EVERY;
 
@@ -396,8 +397,10 @@ static bool should_yield(const struct vb_engine *engine)
 {
 	uint32_t quiet = engine->quiet_polls;
 
-	if (may_come_by_udp(engine) && engine->udp_skipped == 0) /* it was a system call */
-		return engine->udp_quiet % YIELD_EVERY_LOOK == 0;
+	if (may_come_by_udp(engine) && engine->udp_skipped == 0 && !engine->udp->looks_cheaply)
+		return engine->udp_quiet % YIELD_EVERY_LOOK == 0; /* it was a system call */
+	if (may_come_by_udp(engine))
+		return quiet % 128 == 127;
 	return quiet >= YIELD_AFTER && quiet % YIELD_EVERY == 0;
 }
 

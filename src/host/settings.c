@@ -45,6 +45,11 @@ static bool parse_redirect(struct vb_settings *settings, const char *text, char 
 	return parse_switch(text, &settings->redirect);
 }
 
+static bool parse_ring(struct vb_settings *settings, const char *text, char *why, size_t size)
+{
+	return parse_switch(text, &settings->ring);
+}
+
 static bool parse_share(struct vb_settings *settings, const char *text, char *why, size_t size)
 {
 	return parse_switch(text, &settings->share);
@@ -159,6 +164,17 @@ static const struct vb_setting table[] = {
 		.parse = parse_redirect,
 	},
 	{
+		.name = "VERBENA_RING",
+		.meaning =
+			"0 receives by UDP sockets alone; else short datagrams come by a ring of "
+			"memory that the kernel fills, without a system call, where the process "
+			"has "
+			"CAP_NET_RAW and Linux is 6.6 or newer.",
+		.allowed = "0 or 1",
+		.fallback = "1",
+		.parse = parse_ring,
+	},
+	{
 		.name = "VERBENA_SHARE",
 		.meaning = "1 lets the processes of one host that have it set map each other's "
 			   "registered "
@@ -191,7 +207,7 @@ int vb_settings_read(struct vb_settings *out, const char *(*get)(const char *nam
 {
 	int rc = 0;
 
-	*out = (struct vb_settings){.local = true, .direct = true, .redirect = true};
+	*out = (struct vb_settings){.local = true, .direct = true, .redirect = true, .ring = true};
 	for (size_t i = 0; i < VB_ARRAY_SIZE(table); i++) {
 		const char *text = get(table[i].name);
 		char why[160] = "";

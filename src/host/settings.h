@@ -26,6 +26,7 @@ struct vb_settings {
 	bool direct;
 	bool redirect;
 	bool share;
+	bool ring;
 };
 
 struct vb_setting {
