@@ -76,8 +76,8 @@ struct vb_udp_address {
 	uint32_t overflows; /* the kernel's count of what the receive buffer could not hold */
 };
 
-/* Packets of one path and one size (the last may be shorter) to one process, sent as one UDP_SEGMENT
- * datagram. */
+/* Packets of one path and one size (the last may be shorter) to one process, sent as one
+ * UDP_SEGMENT datagram. */
 struct vb_udp_train {
 	uint64_t route[3]; /* path->word: equal routes go the same way */
 	uint64_t qpns;	   /* whose packets are in it, a bit for one of 64 */
@@ -135,6 +135,8 @@ struct vb_udp {
 	struct vb_udp_ring *ring; /* NULL: none */
 	bool may_have_ring;	  /* it is allowed, and was not tried yet */
 	vb_udp_is_next_fn *is_next;
+	struct vb_udp_rx_train
+		waiting; /* data NULL: none; of the ring, until a socket's were taken */
 
 	/* tx */
 	unsigned int train_count;

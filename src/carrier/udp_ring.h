@@ -28,7 +28,7 @@
 #define VB_UDP_RING_FRAME_BYTES 2048u
 #define VB_UDP_RING_SHORT 1792u /* UDP payload that the ring takes whole */
 #define VB_UDP_RING_ADDRESSES 16u
-#define VB_UDP_RING_FILTER_MAX (24u + VB_UDP_RING_ADDRESSES)
+#define VB_UDP_RING_FILTER_MAX (25u + VB_UDP_RING_ADDRESSES)
 
 struct vb_udp_ring;
 

@@ -86,6 +86,8 @@ unsigned int vb_udp_ring_filter(const struct vb_udp_ring_config *config, bool of
 	must_be(&p, VB_ROCE_PORT);
 	load(&p, BPF_H, udp + 4);
 	must_not(&p, BPF_JGT, VB_UDP_RING_SHORT + UDP_BYTES);
+	add(&p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, UDP_BYTES + VB_BTH_BYTES, 0,
+					     TO_NO));
 	load(&p, BPF_H, udp + UDP_BYTES + 5); /* the upper bits of the QPN */
 	add(&p, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, VB_SLOT_SHIFT - 8));
 	must_be(&p, config->slot);

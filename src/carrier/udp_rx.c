@@ -225,12 +225,39 @@ static bool next_of_ring(struct vb_udp *udp, bool any)
 	return true;
 }
 
+/* must_wait - of a train with packets of several queue pairs only the first was asked about. Where
+ * another's are not the next ones either, and a socket has something, the train waits. */
+static bool must_wait(struct vb_udp *udp, const uint8_t *packet)
+{
+	const struct vb_udp_rx_train *t = &udp->rx_train;
+
+	if (!t->in_ring || t->index == 0 || vb_udp_qpn(packet) == vb_udp_qpn(t->data) ||
+	    udp->is_next(udp->carrier.env, packet))
+		return false;
+	if (udp->rx_next == udp->rx_count && receive(udp, t->address) == 0)
+		return false;
+	udp->waiting = *t;
+	udp->rx_open = false;
+	return true;
+}
+
+static void go_on_waiting(struct vb_udp *udp)
+{
+	udp->rx_train = udp->waiting;
+	udp->rx_open = true;
+	udp->waiting.data = NULL;
+}
+
 /* open_next - begins to take the next datagram apart, if there is one. */
 static bool open_next(struct vb_udp *udp)
 {
 	struct vb_udp_ring_datagram d;
 
-	if (udp->ring && next_of_ring(udp, false))
+	if (udp->waiting.data && udp->rx_next == udp->rx_count) {
+		go_on_waiting(udp);
+		return true;
+	}
+	if (udp->ring && !udp->waiting.data && next_of_ring(udp, false))
 		return true;
 	if (udp->rx_next == udp->rx_count) {
 		if (!udp->ring || !vb_udp_ring_look(udp->ring, &d))
@@ -387,6 +414,8 @@ static int take_received(struct vb_udp *udp, int budget, int *delivered)
 			continue;
 		}
 		bytes = VB_MIN(t->segment_bytes, t->bytes - offset);
+		if (must_wait(udp, t->data + offset))
+			continue;
 		*delivered += take_packet(udp, t, t->data + offset, bytes);
 		looked++;
 		t->offset = offset + bytes;
@@ -419,8 +448,8 @@ void vb_udp_empty(struct vb_udp *udp, uint64_t heir)
 	int delivered = 0;
 
 	/* All that it brings is for us. */
-	if (udp->rx_open && udp->rx_train.in_ring)
-		close_train(udp);
+	udp->rx_open = udp->rx_open && !udp->rx_train.in_ring;
+	udp->waiting.data = NULL;
 	vb_udp_ring_close(udp->ring);
 	udp->ring = NULL;
 	udp->heir = heir;

@@ -87,8 +87,7 @@ static struct vb_udp_train *train_for(struct vb_udp *udp, const struct vb_path *
 	for (unsigned int i = udp->train_count; i > 0; i--) {
 		struct vb_udp_train *t = &udp->train[i - 1];
 
-		if (t->slot != slot_of(qpn) ||
-		    memcmp(t->route, path->word, sizeof(t->route)) != 0)
+		if (t->slot != slot_of(qpn) || memcmp(t->route, path->word, sizeof(t->route)) != 0)
 			continue;
 		if (takes(udp, t, qpn, bytes))
 			return t;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* test_udp.c - the UDP carrier between two hosts of this process: every size, trains, bad input. */
+/* test_udp.c - the UDP carrier between two hosts of this process: every size, trains, bad input; by
+ * sockets alone, and with a ring beside them. */
 #define _GNU_SOURCE
+#include "own_network.h"
 #include "udp_fixture.h"
 
 #ifndef UDP_NO_CHECK6_TX
@@ -98,6 +100,16 @@ static void trains_arrive_in_order(void **state)
 /* More packets than a batch holds, of several paths and QPs in turn: nothing is lost or reordered
  * in a QP. */
 static uint32_t next_psn[3];
+static void check_each_qp(struct host *h);
+
+static bool is_next(void *env, const uint8_t *packet)
+{
+	const struct host *h = env;
+	struct vb_headers headers;
+
+	vb_bth_decode(&headers, packet);
+	return h->on_packet != check_each_qp || headers.psn == next_psn[headers.qpn & 3];
+}
 
 static void check_each_qp(struct host *h)
 {
@@ -565,6 +577,15 @@ static void the_receive_buffer_is_as_large_as_allowed(void **state)
 	host_close(b);
 }
 
+/* use_ring - from here on, in a network where that is allowed. */
+static int use_ring(void **state)
+{
+	if (geteuid() != 0 && !(enter_namespace() && run("link set lo up")))
+		return -1;
+	host_is_next = is_next;
+	return 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -588,5 +609,7 @@ int main(void)
 		cmocka_unit_test(the_receive_buffer_is_as_large_as_allowed),
 	};
 
-	return cmocka_run_group_tests(tests, make_pattern, NULL);
+	int failed = cmocka_run_group_tests_name("sockets", tests, make_pattern, NULL);
+
+	return failed + cmocka_run_group_tests_name("ring", tests, use_ring, NULL);
 }

@@ -9,17 +9,13 @@
  * all. Where namespaces are forbidden the tests are skipped.
  */
 #define _GNU_SOURCE
+#include "own_network.h"
 #include "udp_fixture.h"
 
-#include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
-#include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
 static uint8_t pattern[65536];
 static uint8_t far_mac[6];
@@ -34,54 +30,6 @@ static void need_namespace(void)
 		return;
 	print_message("no network namespace of our own can be had here\n");
 	skip(); /* nothing of ours: the system forbids namespaces, see above */
-}
-
-static bool write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-	if (fd >= 0)
-		close(fd);
-	return ok;
-}
-
-/* keep_capabilities - for the programs that we run: our user in the namespace is not its root. */
-static bool keep_capabilities(void)
-{
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2];
-
-	if (syscall(SYS_capget, &header, data) < 0)
-		return false;
-	data[0].inheritable = data[0].permitted;
-	data[1].inheritable = data[1].permitted;
-	return syscall(SYS_capset, &header, data) == 0 &&
-	       prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_NET_ADMIN, 0, 0) == 0;
-}
-
-static bool enter_namespace(void)
-{
-	unsigned int uid = geteuid(), gid = getegid();
-	char map[64];
-
-	if (uid == 0 && unshare(CLONE_NEWNET) == 0)
-		return true;
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
-		return false;
-	snprintf(map, sizeof(map), "%u %u 1", uid, uid);
-	if (!write_file("/proc/self/setgroups", "deny") || !write_file("/proc/self/uid_map", map))
-		return false;
-	snprintf(map, sizeof(map), "%u %u 1", gid, gid);
-	return write_file("/proc/self/gid_map", map) && keep_capabilities();
-}
-
-static bool run(const char *arguments)
-{
-	char line[256];
-
-	snprintf(line, sizeof(line), "PATH=$PATH:/usr/sbin:/sbin ip %s", arguments);
-	return system(line) == 0;
 }
 
 static int make_network(void **state)

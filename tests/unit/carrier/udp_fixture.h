@@ -79,6 +79,11 @@ static inline void host_deliver(void *env, const struct vb_rx *rx)
 		h->on_packet(h);
 }
 
+/* NULL: sockets alone; else hosts have a ring from the start. */
+static vb_udp_is_next_fn *host_is_next;
+
+static inline struct vb_path host_path(struct host *from, const struct in6_addr *to);
+
 static inline struct host *host_open(const char *address)
 {
 	struct host *h = calloc(1, sizeof(*h));
@@ -91,9 +96,12 @@ static inline struct host *host_open(const char *address)
 		fail_msg("registry: %s", strerror(-err));
 	config.addresses[0] = h->address;
 	config.registry = h->registry;
+	config.is_next = host_is_next;
 	err = vb_udp_create(&h->carrier, &config, host_deliver, h);
 	if (err < 0)
 		fail_msg("carrier on %s: %s", address, strerror(-err));
+	if (host_is_next) /* the first route makes it */
+		(void)host_path(h, &h->address);
 	return h;
 }
 
@@ -131,7 +139,9 @@ static inline void host_settle(struct host *h)
 {
 	bool room = false;
 
-	for (unsigned int i = 0; i < 4 * VB_UDP_COLD_EVERY; i++)
+	const unsigned int factor = vb_udp_of(h->carrier)->ring ? VB_UDP_RING_FACTOR : 1;
+
+	for (unsigned int i = 0; i < 4 * VB_UDP_COLD_EVERY * factor; i++)
 		h->carrier->ops->poll(h->carrier, 64, &room);
 }
 
