@@ -322,7 +322,8 @@ int vb_local_create(struct vb_carrier **out, struct vb_registry *registry, vb_de
 
 	if (!local)
 		return -ENOMEM;
-	local->base = (struct vb_carrier){&local_ops, deliver, env, -1};
+	local->base =
+		(struct vb_carrier){.ops = &local_ops, .deliver = deliver, .env = env, .fd = -1};
 	local->registry = registry;
 	local->slot = registry->slot;
 	local->wake_fd = local->timer_fd = -1;
