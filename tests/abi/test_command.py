@@ -115,7 +115,7 @@ WRONG = [
     ("VERBENA_ADDR", "224.0.0.1"), ("VERBENA_ADDR", "::"), ("VERBENA_ADDR", "fe80::1%nowhere"),
     ("VERBENA_ADDR", ",".join(["127.0.0.1"] * 17)), ("VERBENA_ADDR", "1" * 5000),
     ("VERBENA_EQUAL_KEYS", "yes"), ("VERBENA_LID", "0x2"), ("VERBENA_LOCAL", "2"), ("VERBENA_DIRECT", "-1"),
-    ("VERBENA_SHARE", "yes"),
+    ("VERBENA_SHARE", "yes"), ("VERBENA_RING", "2"),
 ]
 
 

@@ -80,6 +80,7 @@ static void wrong_values(void **state)
 		{"VERBENA_LOCAL", " 1"},
 		{"VERBENA_DIRECT", "on"},
 		{"VERBENA_SHARE", "true"},
+		{"VERBENA_RING", "off"},
 		{"VERBENA_ADDR", "eth0"},
 		{"VERBENA_ADDR", "10.0.0.256"},
 		{"VERBENA_ADDR", "10.0.0.1:4791"},
@@ -180,6 +181,10 @@ static void switches(void **state)
 	free(said);
 	assert_int_equal(read_with("VERBENA_SHARE", "1", &settings, &said), 0);
 	assert_true(settings.share);
+	assert_true(settings.ring);
+	free(said);
+	assert_int_equal(read_with("VERBENA_RING", "0", &settings, &said), 0);
+	assert_false(settings.ring);
 	free(said);
 }
 
