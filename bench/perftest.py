@@ -11,7 +11,7 @@ from stand import NOT_BUILT, Job
 SMALL = 8  # bytes; where messages a second say more than bytes
 LIMIT = 90  # seconds, for a machine that does much else
 LATENCY_TIMES = ((KIB, 10000), (16 * KIB, 5000), (128 * KIB, 2000), (MIB, 500), (8 * MIB, 100))
-BANDWIDTH_TIMES = ((KIB, 100000), (16 * KIB, 40000), (128 * KIB, 8000), (MIB, 1500), (8 * MIB, 200))
+BANDWIDTH_TIMES = ((KIB, 1000000), (16 * KIB, 200000), (128 * KIB, 40000), (MIB, 6000), (8 * MIB, 800))
 
 
 def times(program, size):
