@@ -173,7 +173,6 @@ static int create(struct vb_device *device, struct vb_engine **out)
 		goto err;
 	memset(engine, 0, sizeof(*engine));
 	engine->device = device;
-	vb_lock_init(&engine->lock, true);
 	vb_list_init(&engine->foreign);
 	engine->pid = getpid();
 	engine->direct = vb_settings()->direct;

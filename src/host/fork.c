@@ -69,7 +69,8 @@ static void drop(struct vb_engine *engine)
 	if (engine->local)
 		vb_local_drop_in_child(engine->local);
 	vb_registry_drop_in_child(engine->registry);
-	vb_lock_reset(&engine->lock);
+	/* who waited for it was another thread, and is not in the child */
+	atomic_store(&engine->lock.word, 0);
 }
 
 static void after_fork_in_child(void)

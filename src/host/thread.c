@@ -133,9 +133,6 @@ static void drain(struct vb_thread *thread)
 static bool try_lock(struct vb_engine *engine)
 {
 	for (int i = 0; i < TRIES; i++) {
-		/* This thread may have taken the processor of the one that is inside. */
-		if (vb_lock_is_taken(&engine->lock))
-			return false;
 		if (!vb_lock_try(&engine->lock))
 			continue;
 		vb_engine_took_lock(engine);

@@ -391,7 +391,6 @@ static void threads_beside_the_nic(void **state)
 	engine.udp = &carrier;
 	engine.local = &carrier;
 	engine.traffic.due_ns = VB_NEVER;
-	vb_lock_init(&engine.lock, true);
 	engine.nic = vb_nic_create(&ops, &engine, &config);
 	assert_non_null(engine.nic);
 	for (uint32_t i = 0; i < WORKERS; i++)
