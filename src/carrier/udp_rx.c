@@ -211,6 +211,14 @@ static void open_entry(struct vb_udp *udp, const struct vb_udp_ring_datagram *d)
 	udp->rx_open = true;
 }
 
+/* may_go_now - a packet of the ring that is its queue pair's next, or has waited for long enough:
+ * no sender has more under way, and a socket that is never empty must not hold it up for ever. */
+static bool may_go_now(const struct vb_udp *udp, const uint8_t *packet)
+{
+	return udp->impatient > 0 || udp->waited >= VB_UDP_RING_PATIENCE ||
+	       udp->is_next(udp->carrier.env, packet);
+}
+
 /* next_of_ring - opens the ring's oldest datagram if that is the next one for its queue pair, or
  * if any is good. False: it is not, or there is none. */
 static bool next_of_ring(struct vb_udp *udp, bool any)
@@ -219,7 +227,7 @@ static bool next_of_ring(struct vb_udp *udp, bool any)
 
 	if (!vb_udp_ring_look(udp->ring, &d))
 		return false;
-	if (!any && !udp->is_next(udp->carrier.env, d.data))
+	if (!any && !may_go_now(udp, d.data))
 		return false;
 	open_entry(udp, &d);
 	return true;
@@ -232,7 +240,7 @@ static bool must_wait(struct vb_udp *udp, const uint8_t *packet)
 	const struct vb_udp_rx_train *t = &udp->rx_train;
 
 	if (!t->in_ring || t->index == 0 || vb_udp_qpn(packet) == vb_udp_qpn(t->data) ||
-	    udp->is_next(udp->carrier.env, packet))
+	    may_go_now(udp, packet))
 		return false;
 	if (udp->rx_next == udp->rx_count && receive(udp, t->address) == 0)
 		return false;
@@ -267,14 +275,21 @@ static bool open_next(struct vb_udp *udp)
 			return next_of_ring(udp, true);
 	}
 	open_datagram(udp);
+	udp->waited += udp->ring && !vb_udp_ring_is_empty(udp->ring);
 	return true;
 }
 
 static void close_train(struct vb_udp *udp)
 {
 	udp->rx_open = false;
-	if (udp->rx_train.in_ring)
-		vb_udp_ring_release(udp->ring);
+	if (!udp->rx_train.in_ring)
+		return;
+	vb_udp_ring_release(udp->ring);
+	if (udp->waited >= VB_UDP_RING_PATIENCE)
+		udp->impatient = VB_UDP_RING_PATIENCE;
+	else if (udp->impatient > 0)
+		udp->impatient--;
+	udp->waited = 0;
 }
 
 /* --- one packet -------------------------------------------------------------------------- */

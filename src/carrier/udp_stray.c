@@ -40,7 +40,7 @@ struct handed {
 	uint16_t src_port, ip_id;
 	struct in6_addr src, dst;
 	uint8_t traffic_class, hop_limit;
-	uint8_t is_short; /* it came in a datagram that a ring takes */
+	uint8_t is_short; /* it came in a datagram that a ring of its process takes */
 	uint8_t zero[5];
 };
 
@@ -80,6 +80,11 @@ int vb_udp_stray_open(struct vb_udp *udp)
 	return 0;
 }
 
+static uint32_t slot_of(const uint8_t *packet)
+{
+	return vb_udp_qpn(packet) >> VB_SLOT_SHIFT;
+}
+
 /* hand_to - to the process that joined the port's groups with that key. */
 static bool hand_to(struct vb_udp *udp, uint64_t key, const struct vb_udp_rx_train *train,
 		    const uint8_t *packet, uint32_t bytes, int flags)
@@ -91,7 +96,8 @@ static bool hand_to(struct vb_udp *udp, uint64_t key, const struct vb_udp_rx_tra
 			      .dst = train->ip.dst,
 			      .traffic_class = train->traffic_class,
 			      .hop_limit = train->hop_limit,
-			      .is_short = train->bytes <= VB_UDP_RING_SHORT};
+			      .is_short = train->bytes <= VB_UDP_RING_SHORT &&
+					  slot_of(train->data) == slot_of(packet)};
 	struct iovec iov[2] = {{&head, sizeof(head)}, {(void *)(uintptr_t)packet, bytes}};
 	struct sockaddr_un to;
 	struct msghdr m = {.msg_name = &to, .msg_iov = iov, .msg_iovlen = 2};

@@ -286,9 +286,9 @@ bool vb_nic_is_next(const struct vb_nic *nic, const uint8_t *packet)
 	if (!qp || qp->type == VB_QPT_UD || qp->type == VB_QPT_RAW_PACKET)
 		return true;
 	if (!(vb_opcode_table[h.opcode].flags & VB_IS_RESPONSE))
-		return h.psn == qp->resp.epsn;
+		return !vb_psn_before(qp->resp.epsn, h.psn);
 	/* An acknowledgement may say more than what it is the first to say; an answer may not. */
-	return qp->req.rd_outstanding == 0 || h.psn == qp->req.una_psn;
+	return qp->req.rd_outstanding == 0 || !vb_psn_before(qp->req.una_psn, h.psn);
 }
 
 void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)

@@ -216,9 +216,9 @@ struct vb_nic *vb_nic_create(const struct vb_nic_ops *ops, void *env,
 /* vb_nic_destroy - no object may be left in it. NULL is accepted. */
 void vb_nic_destroy(struct vb_nic *nic);
 
-/* vb_nic_is_next - whether the packet, a whole BTH at least, is the next one of its stream: what a
- * carrier asks that may have another of the same queue pair which came before it. True where there
- * is no order. */
+/* vb_nic_is_next - whether the packet, a whole BTH at least, is the next one of its stream, or a
+ * repeated one: what a carrier asks that may have another of the same queue pair which came before
+ * it. True where there is no order. */
 bool vb_nic_is_next(const struct vb_nic *nic, const uint8_t *packet);
 
 /* vb_nic_rx - takes one packet; anything from the wire is allowed. */

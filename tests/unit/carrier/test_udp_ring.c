@@ -11,6 +11,7 @@
 #include "udp_fixture.h"
 
 #include <linux/ip.h>
+#include <netinet/udp.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -177,6 +178,41 @@ static void a_packet_behind_a_lost_one_is_delivered(void **state)
 	host_close(b);
 }
 
+/* Who sends what is never the next one, and keeps the socket full, holds up nothing for long. */
+static uint64_t short_came_at[16];
+static unsigned int shorts;
+
+static void note_shorts(struct host *h)
+{
+	if (h->payload_bytes < LONG_BYTES && shorts < VB_ARRAY_SIZE(short_came_at))
+		short_came_at[shorts++] = h->packets - 1;
+}
+
+static void a_full_socket_does_not_hold_the_ring_up(void **state)
+{
+	struct host *a = open_with_ring("127.7.5.27"), *b = open_with_ring("127.7.5.28");
+	const struct vb_path path = host_path(a, &b->address);
+	const uint32_t longs = VB_UDP_RING_PATIENCE + 40;
+	bool room = false;
+
+	b->on_packet = note_shorts;
+	shorts = 0;
+	for (uint32_t n = 0; n < 4; n++)
+		send_now(a, &path, b, 60000, 8);
+	for (uint32_t n = 0; n < longs; n++) {
+		send_now(a, &path, b, 50000, LONG_BYTES);
+		if (n % 4 == 3) /* the receive buffer may be small */
+			b->carrier->ops->poll(b->carrier, 4, &room);
+	}
+	host_wait(b, longs + 4);
+	assert_int_equal(shorts, 4);
+	assert_in_range(short_came_at[0], 4, VB_UDP_RING_PATIENCE);
+	for (unsigned int i = 1; i < 4; i++) /* the others are not waited for again */
+		assert_int_equal(short_came_at[i], short_came_at[0] + i);
+	host_close(a);
+	host_close(b);
+}
+
 static void what_the_ring_has_no_room_for_is_counted(void **state)
 {
 	struct host *a = open_with_ring("127.7.5.9"), *b = open_with_ring("127.7.5.10");
@@ -223,8 +259,9 @@ struct process {
 	bool has_ring;
 };
 
-/* process - on the host's address; it takes that many packets, one more not, and ends well. */
-static struct process process(const char *address, uint64_t packets)
+/* process - on the host's address; it takes that many packets, one more not, hands that many strays
+ * on, and ends well. */
+static struct process process(const char *address, uint64_t packets, uint64_t strays)
 {
 	struct process p = {0};
 	int fds[2], rc = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds);
@@ -243,7 +280,8 @@ static struct process process(const char *address, uint64_t packets)
 		host_wait(h, packets);
 		rc = (int)recv(fds[1], &p, sizeof(p), 0); /* until all were sent to all */
 		host_settle(h);
-		_exit(rc == sizeof(p) && h->packets == packets && host_counters(h).rx_strays == 0
+		_exit(rc == sizeof(p) && h->packets == packets &&
+				      host_counters(h).rx_strays == strays
 			      ? 0
 			      : 1);
 	}
@@ -288,7 +326,7 @@ static void each_process_has_its_own(void **state)
 	struct vb_path path;
 
 	for (unsigned int i = 0; i < 2; i++) {
-		p[i] = process("127.7.5.14", 20);
+		p[i] = process("127.7.5.14", 20, 0);
 		await_open(&p[i]);
 		assert_true(p[i].has_ring);
 	}
@@ -302,6 +340,49 @@ static void each_process_has_its_own(void **state)
 	host_close(a);
 }
 
+/* A train for two processes, as the kernel may merge it or another sender make it: the first one's
+ * ring has it, and hands on what is the other's. */
+static void a_train_for_two_reaches_both(void **state)
+{
+	struct vb_icrc_ip ip = {.src = test_address("127.7.5.30"),
+				.dst = test_address("127.7.5.31"),
+				.dst_port = VB_ROCE_PORT,
+				.dont_fragment = true};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), value = IP_PMTUDISC_DO;
+	union vb_sockaddr name;
+	socklen_t bytes = vb_sockaddr_fill(&name, &ip.src, 0, 0);
+	uint8_t train[256];
+	int at = 0, n = 0;
+	struct process p[2];
+
+	assert_int_equal(bind(fd, &name.any, bytes), 0);
+	assert_int_equal(getsockname(fd, &name.any, &bytes), 0);
+	assert_true(vb_sockaddr_read(&name, &ip.src, &ip.src_port));
+	assert_int_equal(setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &value, sizeof(value)), 0);
+	for (unsigned int i = 0; i < 2; i++) {
+		p[i] = process("127.7.5.31", 1, 1 - i);
+		await_open(&p[i]);
+		assert_true(p[i].has_ring);
+	}
+	for (unsigned int i = 0; i < 2; i++) {
+		const struct vb_headers h = {.opcode = vb_opcode(VB_TRANSPORT_UC, VB_OP_SEND_ONLY),
+					     .qpn = (uint32_t)p[i].slot << VB_SLOT_SHIFT | 1};
+
+		n = vb_headers_encode(&h, train + at, 64);
+		ip.ip_id = (uint16_t)i;
+		vb_icrc_store(train + at + n, vb_icrc_begin_bth(&ip, (size_t)n + VB_ICRC_BYTES,
+								train + at, (size_t)n));
+		at += n + VB_ICRC_BYTES;
+	}
+	value = at / 2;
+	assert_int_equal(setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &value, sizeof(value)), 0);
+	bytes = vb_sockaddr_fill(&name, &ip.dst, 0, VB_ROCE_PORT);
+	assert_int_equal(sendto(fd, train, (size_t)at, 0, &name.any, bytes), at);
+	for (unsigned int i = 0; i < 2; i++)
+		await_end(&p[i]);
+	close(fd);
+}
+
 /* Each ring asks each packet of the machine. */
 static void many_processes_do_without(void **state)
 {
@@ -311,7 +392,7 @@ static void many_processes_do_without(void **state)
 	struct vb_path path;
 
 	for (unsigned int i = 0; i <= VB_UDP_RING_MEMBERS; i++) {
-		p[i] = process("127.7.5.22", 1);
+		p[i] = process("127.7.5.22", 1, 0);
 		await_open(&p[i]);
 		assert_int_equal(p[i].has_ring, i < VB_UDP_RING_MEMBERS);
 	}
@@ -493,12 +574,14 @@ int main(void)
 		cmocka_unit_test(the_order_is_kept),
 		cmocka_unit_test(the_order_of_each_queue_pair_is_kept),
 		cmocka_unit_test(a_packet_behind_a_lost_one_is_delivered),
+		cmocka_unit_test(a_full_socket_does_not_hold_the_ring_up),
 		cmocka_unit_test(what_the_ring_has_no_room_for_is_counted),
 		cmocka_unit_test(who_sleeps_is_woken),
 		cmocka_unit_test(each_process_has_its_own),
 		cmocka_unit_test(options_of_ip_are_left_to_the_socket),
 		cmocka_unit_test(wrong_lengths_are_dropped),
 		cmocka_unit_test(a_short_stray_is_not_taken_twice),
+		cmocka_unit_test(a_train_for_two_reaches_both),
 		cmocka_unit_test(many_processes_do_without),
 		cmocka_unit_test(a_child_does_not_hold_it),
 		cmocka_unit_test(without_the_capability_there_is_none),
