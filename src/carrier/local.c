@@ -101,8 +101,11 @@ static int tx_short_with_care(struct vb_local *local, const struct vb_short *pac
 				 .payload = &iov,
 				 .payload_parts = 1,
 				 .payload_bytes = packet->bytes};
-	const int used = vb_headers_decode(&headers, packet->header, sizeof(packet->header));
+	uint8_t bytes[sizeof(packet->header) + 3] = {0}; /* the pad is a part of what is decoded */
+	int used;
 
+	memcpy(bytes, packet->header, sizeof(packet->header));
+	used = vb_headers_decode(&headers, bytes, sizeof(bytes));
 	return used < 0 ? used : local_tx(&local->base, NULL, &tx);
 }
 

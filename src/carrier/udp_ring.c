@@ -143,16 +143,16 @@ void vb_udp_ring_drop_in_child(struct vb_udp_ring *ring)
 
 int vb_udp_ring_start(struct vb_udp_ring *ring, const int *fds)
 {
-	for (unsigned int i = 0; i < ring->config.address_count; i++) {
-		int err = attach(ring, fds[i], false);
+	const int unused = 0;
+	unsigned int n = 0;
+	int err = 0;
 
-		if (err < 0) {
-			while (i-- > 0)
-				(void)setsockopt(fds[i], SOL_SOCKET, SO_DETACH_FILTER, NULL, 0);
-			return err;
-		}
-	}
-	return attach(ring, ring->fd, true);
+	while (!err && n < ring->config.address_count)
+		err = attach(ring, fds[n++], false);
+	err = err ?: attach(ring, ring->fd, true);
+	while (err && n > 0)
+		(void)set(fds[--n], SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused));
+	return err;
 }
 
 int vb_udp_ring_fd(const struct vb_udp_ring *ring)

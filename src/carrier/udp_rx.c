@@ -265,8 +265,12 @@ static bool open_next(struct vb_udp *udp)
 		go_on_waiting(udp);
 		return true;
 	}
-	if (udp->ring && !udp->waiting.data && next_of_ring(udp, false))
+	if (udp->ring && !udp->waiting.data && udp->row < VB_UDP_RING_ROW &&
+	    next_of_ring(udp, false)) {
+		udp->row++;
 		return true;
+	}
+	udp->row = 0;
 	if (udp->rx_next == udp->rx_count) {
 		if (!udp->ring || !vb_udp_ring_look(udp->ring, &d))
 			return false;
@@ -506,8 +510,14 @@ static bool is_cold_due(struct vb_udp *udp, bool warm, int looked)
 {
 	const uint32_t skipped = ++udp->cold_skipped, factor = udp->ring ? VB_UDP_RING_FACTOR : 1;
 
-	return (!warm && !udp->ring) || skipped >= VB_UDP_COLD_LATE * factor ||
+	return (!warm && !udp->ring) || skipped >= VB_UDP_COLD_LATE * (looked ? 1 : factor) ||
 	       (looked == 0 && skipped >= VB_UDP_COLD_EVERY * factor);
+}
+
+/* is_free - nothing that was received waits to be taken: a socket may give more. */
+static bool is_free(const struct vb_udp *udp)
+{
+	return !udp->rx_open && !udp->waiting.data && udp->rx_next == udp->rx_count;
 }
 
 /* is_due - a warm socket is at each poll. One beside the ring never goes quite cold: the first long
@@ -548,7 +558,7 @@ int vb_udp_poll(struct vb_carrier *carrier, int budget, bool *room)
 	}
 	if (udp->stray_waiting && looked < budget)
 		looked += vb_udp_stray_poll(udp, budget - looked, &delivered);
-	else if (is_cold_due(udp, warm, looked) && looked < budget)
-		looked += poll_cold(udp, budget - looked, &delivered);
+	else if (is_cold_due(udp, warm, looked) && is_free(udp))
+		looked += poll_cold(udp, VB_MAX(budget - looked, 1), &delivered);
 	return delivered;
 }

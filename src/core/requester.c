@@ -753,7 +753,10 @@ static uint32_t turn_now(const struct vb_qp *qp)
 		return turn;
 	if (room >= packets)
 		return room - room % packets;
-	return in_flight < cwnd / 2 ? turn : 0;
+	if (in_flight < cwnd / 2)
+		return turn;
+	/* The window became narrow meanwhile, and nothing that is under way asks: these will. */
+	return in_flight > qp->req.since_ack_req ? 0 : room;
 }
 
 bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)

@@ -17,8 +17,10 @@
 #define MTU 1024u
 #define WIDE (2048u << 10)
 #define SHARED (512u << 10)
-#define MESSAGE (1u << 20)
+#define MESSAGE (16u << 20)
 #define MILLISECOND 1000000u
+#define TRAIN_BYTES 65000u
+#define TRAIN 62u /* packets of it, and their headers, in 64 KiB */
 #define QPS 2
 
 struct peer {
@@ -29,12 +31,13 @@ struct peer {
 	uint64_t now;
 };
 
-static void set_up(struct peer *p, uint32_t window)
+static void set_up(struct peer *p, uint32_t window, uint32_t train)
 {
 	*p = (struct peer){.now = MILLISECOND, .memory = calloc(1, MESSAGE)};
 	assert_non_null(p->memory);
 	fake_init(&p->fake);
 	p->fake.window = window;
+	p->fake.train = train;
 	for (int i = 0; i < QPS; i++) {
 		fake_qp_create(&p->fake, &p->q[i], VB_QPT_RC, 1024);
 		fake_bring_to(p->q[i].qp, VB_QPS_RTS);
@@ -101,7 +104,7 @@ static void one_has_all_of_it(void **state)
 {
 	struct peer p;
 
-	set_up(&p, WIDE);
+	set_up(&p, WIDE, 0);
 	fill(&p, 0);
 	run(&p);
 	assert_int_equal(in_flight(&p, 0), SHARED / MTU);
@@ -119,7 +122,7 @@ static void of_several_one_has_it(void **state)
 	struct peer p;
 	uint32_t most = 0, least;
 
-	set_up(&p, WIDE);
+	set_up(&p, WIDE, 0);
 	for (unsigned int i = 0; i < 100; i++) {
 		round_trip(&p, 2);
 		assert_true(in_flight(&p, 0) + in_flight(&p, 1) <= (WIDE + SHARED) / MTU);
@@ -135,7 +138,7 @@ static void a_small_path_stays_small(void **state)
 {
 	struct peer p;
 
-	set_up(&p, SHARED / 2);
+	set_up(&p, SHARED / 2, 0);
 	for (unsigned int i = 0; i < 100; i++) {
 		round_trip(&p, 1);
 		assert_true(in_flight(&p, 0) <= SHARED / 2 / MTU);
@@ -167,7 +170,7 @@ static void a_loss_makes_it_narrow(void **state)
 	uint32_t acknowledged = 0;
 	struct peer p;
 
-	set_up(&p, WIDE);
+	set_up(&p, WIDE, 0);
 	for (unsigned int i = 0; i < 100; i++)
 		round_trip(&p, 1);
 	assert_true(in_flight(&p, 0) > SHARED / MTU);
@@ -187,6 +190,39 @@ static void a_loss_makes_it_narrow(void **state)
 	tear_down(&p);
 }
 
+/* Who loses the wide window with so much under way that the narrow one has no room for a train, and
+ * of which nothing asks for an acknowledgement, would hear of its peer no more. */
+static void who_loses_it_goes_on(void **state)
+{
+	struct peer p;
+	struct vb_requester *req;
+	uint32_t tail;
+
+	set_up(&p, WIDE, TRAIN_BYTES);
+	req = &p.q[0].qp->req;
+	for (unsigned int i = 0; i < 100; i++)
+		round_trip(&p, 1);
+	/* Until the narrow window has no room for a train behind what asked last. */
+	for (unsigned int i = 0; i < 20 && req->since_ack_req <= SHARED / MTU - TRAIN; i++) {
+		fake_ack(&p.fake, p.q[0].qp, vb_psn_add(req->una_psn, TRAIN - 1));
+		run(&p);
+	}
+	assert_in_range(req->since_ack_req, SHARED / MTU - TRAIN + 1, SHARED / MTU - 1);
+	/* Silent for longer than it keeps it; the other one takes it. */
+	p.now += 5 * MILLISECOND;
+	for (unsigned int i = 0; i < 4; i++) {
+		fill(&p, 1);
+		run(&p);
+		fake_ack(&p.fake, p.q[1].qp, vb_psn_add(p.q[1].qp->req.una_psn, 64));
+	}
+	fake_ack(&p.fake, p.q[0].qp, vb_psn_add(req->nxt_psn, -1 - (int)req->since_ack_req));
+	tail = req->since_ack_req;
+	run(&p);
+	assert_true(in_flight(&p, 0) > tail || in_flight(&p, 0) == 0);
+	assert_true(in_flight(&p, 0) > req->since_ack_req || in_flight(&p, 0) == 0);
+	tear_down(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -194,6 +230,7 @@ int main(void)
 		cmocka_unit_test(of_several_one_has_it),
 		cmocka_unit_test(a_small_path_stays_small),
 		cmocka_unit_test(a_loss_makes_it_narrow),
+		cmocka_unit_test(who_loses_it_goes_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
