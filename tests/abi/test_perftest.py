@@ -43,9 +43,14 @@ def options_of(program, kind):
         yield "inline", ("-x", "0", "--inline_size=64", "-s", "64")
 
 
+def is_worth_its_time(topology, program, name):
+    """Over IPv6 -a runs with the bandwidth programs, which send the same sizes in half the time."""
+    return not (topology.endswith("ipv6") and name == "all" and program.endswith("_lat"))
+
+
 CASES = [pytest.param(topology, program, kind, options, id="-".join([topology, program, *kind[1:], name]))
          for topology in hosts.TOPOLOGIES for program, kind in KINDS
-         for name, options in options_of(program, kind)]
+         for name, options in options_of(program, kind) if is_worth_its_time(topology, program, name)]
 
 
 def expected_sizes(program, kind, options):
