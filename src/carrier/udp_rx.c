@@ -186,7 +186,7 @@ static unsigned int address_of(const struct vb_udp *udp, struct in_addr address)
 	return i;
 }
 
-/* open_entry - the same for one that lies in the ring as a whole. */
+/* open_entry - begins to take one of the ring apart. */
 static void open_entry(struct vb_udp *udp, const struct vb_udp_ring_datagram *d)
 {
 	struct vb_udp_rx_train *t = &udp->rx_train;
