@@ -106,6 +106,10 @@ void vb_requester_go_back(struct vb_qp *qp);
 /* vb_read_chunk - packets of response that one READ request asks for at most; constant for a path.
  */
 uint32_t vb_read_chunk(const struct vb_qp *qp);
+/* vb_train - full packets that leave together; 1: each for itself. */
+uint32_t vb_train(const struct vb_qp *qp);
+/* vb_requester_first_window - entering RTS. */
+void vb_requester_first_window(struct vb_qp *qp);
 /* vb_turn - packets that a queue pair sends before it is the next one's turn: whole trains. */
 uint32_t vb_turn(const struct vb_qp *qp);
 /* vb_requester_open_window - RC: so many packets were acknowledged. More may be in flight, as far
