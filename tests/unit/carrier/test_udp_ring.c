@@ -213,6 +213,70 @@ static void a_full_socket_does_not_hold_the_ring_up(void **state)
 	host_close(b);
 }
 
+/* A ring that is never empty: for each short datagram that comes another one is sent, until one
+ * came by a socket. */
+#define BACKLOG 300u
+#define TOO_MANY 100000u
+
+static struct {
+	struct host *from;
+	struct vb_path path;
+	uint32_t by_ring;
+	bool by_socket;
+} busy;
+
+static bool any_is_next(void *env, const uint8_t *packet)
+{
+	return true;
+}
+
+static void keep_busy(struct host *h)
+{
+	busy.by_socket |= h->payload_bytes == LONG_BYTES;
+	busy.by_ring += !busy.by_socket;
+	if (!busy.by_socket && busy.by_ring < TOO_MANY)
+		send_now(busy.from, &busy.path, h, 0, 8);
+}
+
+static void begin_busy(struct host *from, struct host *to)
+{
+	busy.from = from;
+	busy.path = host_path(from, &to->address);
+	busy.by_ring = 0;
+	busy.by_socket = false;
+	to->on_packet = keep_busy;
+	for (uint32_t n = 0; n < BACKLOG; n++)
+		send_now(from, &busy.path, to, 0, 8);
+}
+
+/* take_turns - how many came by the ring before the first of a socket. */
+static uint32_t take_turns(struct host *to)
+{
+	const struct vb_udp *udp = vb_udp_of(to->carrier);
+	bool room = false;
+
+	while (!busy.by_socket && !vb_udp_ring_is_empty(udp->ring))
+		to->carrier->ops->poll(to->carrier, 128, &room);
+	assert_true(busy.by_socket);
+	to->on_packet = NULL;
+	host_settle(to);
+	return busy.by_ring;
+}
+
+static void a_ring_that_never_empties_leaves_the_socket_its_turn(void **state)
+{
+	struct host *a = open_with_ring("127.7.5.32"), *b;
+
+	host_is_next = any_is_next;
+	b = open_with_ring("127.7.5.33");
+	host_is_next = counts_up;
+	begin_busy(a, b);
+	send_now(a, &busy.path, b, 0, LONG_BYTES);
+	assert_int_equal(take_turns(b), VB_UDP_RING_ROW);
+	host_close(a);
+	host_close(b);
+}
+
 static void what_the_ring_has_no_room_for_is_counted(void **state)
 {
 	struct host *a = open_with_ring("127.7.5.9"), *b = open_with_ring("127.7.5.10");
@@ -545,6 +609,43 @@ static void a_child_does_not_hold_it(void **state)
 	host_close(b);
 }
 
+static unsigned int filter_length(int fd)
+{
+	socklen_t length = 0;
+
+	assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, NULL, &length), 0);
+	return length;
+}
+
+/* The second of two sockets takes no filter: the first has given its one back. */
+static void one_that_cannot_start_leaves_nothing_behind(void **state)
+{
+	struct host *a = open_with_ring("127.7.5.34");
+	const char *const addresses[] = {"127.7.5.35", "127.7.5.36"};
+	struct host *b = host_create((struct vb_udp_config){
+		.addresses = {test_address(addresses[0]), test_address(addresses[1])},
+		.address_count = 2});
+	const struct vb_udp *udp = vb_udp_of(b->carrier);
+	const int on = 1;
+	struct vb_path path;
+
+	assert_int_equal(
+		setsockopt(udp->address[1].rx_fd, SOL_SOCKET, SO_LOCK_FILTER, &on, sizeof(on)), 0);
+	(void)host_path(b, &b->address);
+	assert_null(udp->ring);
+	assert_false(b->carrier->looks_cheaply);
+	assert_int_equal(filter_length(udp->address[0].rx_fd), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct in6_addr to = test_address(addresses[i]);
+
+		path = host_path(a, &to);
+		send_now(a, &path, b, i, 8);
+		host_wait(b, i + 1);
+	}
+	host_close(a);
+	host_close(b);
+}
+
 static void without_the_capability_there_is_none(void **state)
 {
 	int status;
@@ -575,6 +676,7 @@ int main(void)
 		cmocka_unit_test(the_order_of_each_queue_pair_is_kept),
 		cmocka_unit_test(a_packet_behind_a_lost_one_is_delivered),
 		cmocka_unit_test(a_full_socket_does_not_hold_the_ring_up),
+		cmocka_unit_test(a_ring_that_never_empties_leaves_the_socket_its_turn),
 		cmocka_unit_test(what_the_ring_has_no_room_for_is_counted),
 		cmocka_unit_test(who_sleeps_is_woken),
 		cmocka_unit_test(each_process_has_its_own),
@@ -584,6 +686,7 @@ int main(void)
 		cmocka_unit_test(a_train_for_two_reaches_both),
 		cmocka_unit_test(many_processes_do_without),
 		cmocka_unit_test(a_child_does_not_hold_it),
+		cmocka_unit_test(one_that_cannot_start_leaves_nothing_behind),
 		cmocka_unit_test(without_the_capability_there_is_none),
 	};
 

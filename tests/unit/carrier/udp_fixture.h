@@ -84,22 +84,31 @@ static vb_udp_is_next_fn *host_is_next;
 
 static inline struct vb_path host_path(struct host *from, const struct in6_addr *to);
 
-static inline struct host *host_open(const char *address)
+/* host_create - with all addresses of config; it has not used the network yet. */
+static inline struct host *host_create(struct vb_udp_config config)
 {
 	struct host *h = calloc(1, sizeof(*h));
-	struct vb_udp_config config = {.address_count = 1};
+	char text[INET6_ADDRSTRLEN];
 	int err;
 
-	h->address = test_address(address);
+	h->address = config.addresses[0];
 	err = vb_registry_join(&h->registry, &h->address);
 	if (err < 0)
 		fail_msg("registry: %s", strerror(-err));
-	config.addresses[0] = h->address;
 	config.registry = h->registry;
 	config.is_next = host_is_next;
 	err = vb_udp_create(&h->carrier, &config, host_deliver, h);
 	if (err < 0)
-		fail_msg("carrier on %s: %s", address, strerror(-err));
+		fail_msg("carrier on %s: %s", inet_ntop(AF_INET6, &h->address, text, sizeof(text)),
+			 strerror(-err));
+	return h;
+}
+
+static inline struct host *host_open(const char *address)
+{
+	struct host *h = host_create(
+		(struct vb_udp_config){.addresses = {test_address(address)}, .address_count = 1});
+
 	if (host_is_next) /* the first route makes it */
 		(void)host_path(h, &h->address);
 	return h;
