@@ -47,7 +47,7 @@
 #define VB_UDP_RING_COLD_EVERY 16u /* polls to a look at a cold socket beside the ring */
 #define VB_UDP_RING_QUIET_EVERY 256u /* and at one that has long been empty */
 #define VB_UDP_RING_PATIENCE 256u    /* datagrams taken before a short one that is not the next */
-#define VB_UDP_RING_ROW 256u   /* of the ring one after the other, until the socket has its turn */
+#define VB_UDP_RING_ROW 256u   /* of the ring one after the other, until a socket has its turn */
 #define VB_UDP_RING_FACTOR 16u /* beside the ring, whose look is that much cheaper than a call */
 #define VB_UDP_RING_MEMBERS                                                                        \
 	8u		 /* with more processes on the host none has one: each asks each packet */
@@ -137,8 +137,9 @@ struct vb_udp {
 	struct vb_udp_ring *ring; /* NULL: none */
 	bool may_have_ring;	  /* it is allowed, and was not tried yet */
 	vb_udp_is_next_fn *is_next;
+	uint32_t row;	   /* datagrams of the ring since a socket's last turn */
+	unsigned int turn; /* the socket that had it */
 	/* The ring's oldest, while it is not the next of its queue pair: */
-	uint32_t row;	    /* datagrams of the ring since the socket's last turn */
 	uint32_t waited;    /* datagrams of sockets that were taken before it */
 	uint32_t impatient; /* so many of the ring that are not waited for: the last waited in vain
 			     */

@@ -256,6 +256,26 @@ static void go_on_waiting(struct vb_udp *udp)
 	udp->waiting.data = NULL;
 }
 
+/* next_turn - whose turn it is of all sockets. */
+static unsigned int next_turn(struct vb_udp *udp)
+{
+	do
+		udp->turn = (udp->turn + 1) % udp->address_count;
+	while (udp->address[udp->turn].rx_fd < 0);
+	return udp->turn;
+}
+
+/* is_sockets_turn - after so many of the ring in a row a socket is looked at, be it cold, warm, or
+ * not of the addresses that the ring has: while the ring gives all that is asked for no other look
+ * comes to them. */
+static bool is_sockets_turn(struct vb_udp *udp)
+{
+	if (udp->row < VB_UDP_RING_ROW)
+		return false;
+	udp->row = 0;
+	return udp->rx_next < udp->rx_count || receive(udp, next_turn(udp)) > 0;
+}
+
 /* open_next - begins to take the next datagram apart, if there is one. */
 static bool open_next(struct vb_udp *udp)
 {
@@ -265,8 +285,7 @@ static bool open_next(struct vb_udp *udp)
 		go_on_waiting(udp);
 		return true;
 	}
-	if (udp->ring && !udp->waiting.data && udp->row < VB_UDP_RING_ROW &&
-	    next_of_ring(udp, false)) {
+	if (udp->ring && !udp->waiting.data && !is_sockets_turn(udp) && next_of_ring(udp, false)) {
 		udp->row++;
 		return true;
 	}

@@ -58,7 +58,11 @@ static int make_network(void **state)
 	for (size_t i = 0; i < sizeof(pattern); i++)
 		pattern[i] = (uint8_t)(i * 2654435761u >> 13);
 	host_is_next = counts_up;
-	return enter_namespace() && run("link set lo up") ? 0 : -1;
+	return enter_namespace() && run("link set lo multicast on up") &&
+			       run("addr add fd00::1/128 dev lo nodad") &&
+			       run("addr add fd00::2/128 dev lo nodad")
+		       ? 0
+		       : -1;
 }
 
 static void send_now(struct host *a, const struct vb_path *path, const struct host *b, uint32_t psn,
@@ -273,6 +277,71 @@ static void a_ring_that_never_empties_leaves_the_socket_its_turn(void **state)
 	begin_busy(a, b);
 	send_now(a, &busy.path, b, 0, LONG_BYTES);
 	assert_int_equal(take_turns(b), VB_UDP_RING_ROW);
+	host_close(a);
+	host_close(b);
+}
+
+/* others_have_their_turn - one to address at, cold or warm, comes although the ring is never empty
+ * and is of another socket. */
+static void others_have_their_turn(struct host *from, struct host *to, const struct in6_addr *at,
+				   uint32_t qpn)
+{
+	const uint32_t most = vb_udp_of(to->carrier)->address_count * VB_UDP_RING_ROW;
+	const struct vb_path path = host_path(from, at);
+	struct host *short_ones = open_with_ring("127.7.5.39");
+
+	to->on_packet = NULL;
+	for (unsigned int is_warm = 0; is_warm < 2; is_warm++) {
+		const uint64_t before = to->packets;
+
+		if (is_warm) {
+			assert_int_equal(host_send(from, &path, qpn, 0, pattern, 8), 0);
+			host_flush(from);
+			host_wait(to, before + 1);
+		}
+		begin_busy(short_ones, to);
+		assert_int_equal(host_send(from, &path, qpn, 0, pattern, LONG_BYTES), 0);
+		host_flush(from);
+		assert_in_range(take_turns(to), 1, most);
+	}
+	host_close(short_ones);
+}
+
+static struct host *open_with(const char *address, const char *second)
+{
+	struct vb_udp_config config = {.addresses = {test_address(address)},
+				       .address_count = second ? 2 : 1,
+				       .ifindex = 1}; /* the loopback interface */
+	struct host *h;
+
+	if (second)
+		config.addresses[1] = test_address(second);
+	host_is_next = any_is_next;
+	h = host_create(config);
+	host_is_next = counts_up;
+	(void)host_path(h, &h->address);
+	host_settle(h);
+	return h;
+}
+
+static void a_busy_ring_leaves_ipv6_its_turn(void **state)
+{
+	struct host *a = host_open("fd00::1"), *b = open_with("127.7.5.37", "fd00::2");
+	const struct in6_addr six = test_address("fd00::2");
+
+	others_have_their_turn(a, b, &six, host_qpn(b, 1));
+	host_close(a);
+	host_close(b);
+}
+
+static void a_busy_ring_leaves_a_group_its_turn(void **state)
+{
+	struct host *a = open_with("127.7.5.40", NULL), *b = open_with("127.7.5.38", NULL);
+	const struct in6_addr group = test_address("239.7.5.1");
+
+	assert_int_equal(vb_udp_join(b->carrier, &group), 0);
+	host_settle(b);
+	others_have_their_turn(a, b, &group, VB_QPN_MULTICAST);
 	host_close(a);
 	host_close(b);
 }
@@ -677,6 +746,8 @@ int main(void)
 		cmocka_unit_test(a_packet_behind_a_lost_one_is_delivered),
 		cmocka_unit_test(a_full_socket_does_not_hold_the_ring_up),
 		cmocka_unit_test(a_ring_that_never_empties_leaves_the_socket_its_turn),
+		cmocka_unit_test(a_busy_ring_leaves_ipv6_its_turn),
+		cmocka_unit_test(a_busy_ring_leaves_a_group_its_turn),
 		cmocka_unit_test(what_the_ring_has_no_room_for_is_counted),
 		cmocka_unit_test(who_sleeps_is_woken),
 		cmocka_unit_test(each_process_has_its_own),
