@@ -255,7 +255,7 @@ static void open_ring(struct vb_udp *udp)
 {
 	struct epoll_event event = {.events = EPOLLIN,
 				    .data.u64 = VB_UDP_TAG(VB_UDP_EVENT_RING, 0)};
-	struct vb_udp_ring_config config = {.slot = udp->registry->slot};
+	struct vb_udp_ring_config config = {.slot = udp->registry->slot, .ifindex = udp->ifindex};
 	int fds[VB_UDP_RING_ADDRESSES];
 	struct vb_udp_ring *ring;
 

@@ -18,10 +18,13 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/virtio_net.h>
+#include <net/if.h>
+#include <net/if_arp.h>
 #include <netinet/ip.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -71,6 +74,21 @@ static int refuse_all(int fd)
 	return set(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
 }
 
+/* takes_from - the filter takes what comes by the interface. Where it takes nothing (tun,
+ * WireGuard) a ring would do harm: what another process hands on to us, because it is short, is
+ * thought to have been in it (udp_stray.c). */
+static bool takes_from(int fd, uint32_t ifindex)
+{
+	struct ifreq request = {.ifr_ifindex = (int)ifindex};
+
+	if (ifindex == 0)
+		return true;
+	if (ioctl(fd, SIOCGIFNAME, &request) < 0 || ioctl(fd, SIOCGIFHWADDR, &request) < 0)
+		return false;
+	return request.ifr_hwaddr.sa_family == ARPHRD_ETHER ||
+	       request.ifr_hwaddr.sa_family == ARPHRD_LOOPBACK;
+}
+
 /* make - the ring's memory, and the socket hears. A kernel that knows PACKET_VNET_HDR_SZ also says
  * how a datagram of many packets is cut; an older one drops these. */
 static int make(struct vb_udp_ring *ring)
@@ -86,6 +104,8 @@ static int make(struct vb_udp_ring *ring)
 	ring->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (ring->fd < 0)
 		return -errno;
+	if (!takes_from(ring->fd, ring->config.ifindex))
+		return -EOPNOTSUPP;
 	err = refuse_all(ring->fd)
 		      ?: set(ring->fd, SOL_PACKET, PACKET_VERSION, &version, sizeof(version))
 		      ?: set(ring->fd, SOL_PACKET, PACKET_VNET_HDR_SZ, &header_bytes,

@@ -36,7 +36,8 @@ struct vb_udp_ring;
 struct vb_udp_ring_config {
 	struct in_addr addresses[VB_UDP_RING_ADDRESSES];
 	unsigned int address_count;
-	uint16_t slot; /* of the registry: the upper bits of the first packet's QPN */
+	uint16_t slot;	  /* of the registry: the upper bits of the first packet's QPN */
+	uint32_t ifindex; /* of the interface that has the addresses; 0: any */
 };
 
 /* A datagram: what its headers say, and the ICRC covers. */
@@ -51,7 +52,7 @@ struct vb_udp_ring_datagram {
 };
 
 /* vb_udp_ring_open - 0, and the ring takes nothing yet. -EPERM, -EOPNOTSUPP: the socket is all
- * there is. */
+ * there is; so it is on an interface whose frames the ring does not take. */
 int vb_udp_ring_open(struct vb_udp_ring **out, const struct vb_udp_ring_config *config) VB_MUST_USE;
 void vb_udp_ring_close(struct vb_udp_ring *ring);
 void vb_udp_ring_drop_in_child(struct vb_udp_ring *ring);

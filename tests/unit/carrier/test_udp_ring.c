@@ -11,6 +11,7 @@
 #include "udp_fixture.h"
 
 #include <linux/ip.h>
+#include <net/if.h>
 #include <netinet/udp.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -620,39 +621,63 @@ static void wrong_lengths_are_dropped(void **state)
 
 /* --- strays ------------------------------------------------------------------------------ */
 
-/* One that another process got by mistake and hands on was in our ring too, if it was short. */
-static void a_short_stray_is_not_taken_twice(void **state)
+/* hand - what another process got by mistake, and says whether it was short. */
+static void hand(struct host *b, const char *from, uint8_t is_short)
 {
-	struct host *b = open_with_ring("127.7.5.19");
 	struct sockaddr_un name;
 	socklen_t name_bytes = sizeof(name);
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	const uint32_t magic = 0x76627374u;
 	const uint16_t port = 50000;
 	uint8_t packet[256], handed[256] = {0};
-	const size_t bytes = ip_packet(packet, b, "127.7.5.20", 5) - 28;
+	const size_t bytes = ip_packet(packet, b, from, 5) - 28;
 
-	b->on_packet = NULL;
 	assert_int_equal(
 		getsockname(vb_udp_of(b->carrier)->stray_fd, (struct sockaddr *)&name, &name_bytes),
 		0);
 	memcpy(handed, &magic, 4);
 	memcpy(handed + 4, &port, 2);
-	memcpy(handed + 8, &(struct in6_addr){0}, 16);
-	memcpy(handed + 8, (struct in6_addr[]){test_address("127.7.5.20")}, 16);
+	memcpy(handed + 8, (struct in6_addr[]){test_address(from)}, 16);
 	memcpy(handed + 24, &b->address, 16);
 	handed[41] = 64;
+	handed[42] = is_short;
 	memcpy(handed + 48, packet + 28, bytes);
-	for (uint8_t is_short = 0; is_short < 2; is_short++) {
-		handed[42] = is_short;
-		assert_int_equal(
-			sendto(fd, handed, 48 + bytes, 0, (struct sockaddr *)&name, name_bytes),
-			48 + bytes);
-	}
+	assert_int_equal(sendto(fd, handed, 48 + bytes, 0, (struct sockaddr *)&name, name_bytes),
+			 48 + bytes);
+	close(fd);
+}
+
+/* It was in our ring too. */
+static void a_short_stray_is_not_taken_twice(void **state)
+{
+	struct host *b = open_with_ring("127.7.5.19");
+
+	b->on_packet = NULL;
+	hand(b, "127.7.5.20", 0);
+	hand(b, "127.7.5.20", 1);
 	host_settle(b);
 	assert_int_equal(b->packets, 1);
 	assert_int_equal(host_counters(b).rx_handed, 1);
-	close(fd);
+	host_close(b);
+}
+
+/* The ring would take nothing that comes by it. */
+static void an_interface_that_is_not_ethernet_has_none(void **state)
+{
+	struct host *b;
+
+	if (!run("tuntap add dev tunnel mode tun") || !run("addr add 10.78.0.1/24 dev tunnel") ||
+	    !run("link set tunnel up")) {
+		print_message("no tunnel can be made here\n");
+		skip(); /* nothing of ours: /dev/net/tun is the system's */
+	}
+	b = host_create((struct vb_udp_config){.addresses = {test_address("10.78.0.1")},
+					       .address_count = 1,
+					       .ifindex = if_nametoindex("tunnel")});
+	(void)host_path(b, &b->address);
+	assert_null(vb_udp_of(b->carrier)->ring);
+	hand(b, "10.78.0.2", 1);
+	host_wait(b, 1);
 	host_close(b);
 }
 
@@ -754,6 +779,7 @@ int main(void)
 		cmocka_unit_test(options_of_ip_are_left_to_the_socket),
 		cmocka_unit_test(wrong_lengths_are_dropped),
 		cmocka_unit_test(a_short_stray_is_not_taken_twice),
+		cmocka_unit_test(an_interface_that_is_not_ethernet_has_none),
 		cmocka_unit_test(a_train_for_two_reaches_both),
 		cmocka_unit_test(many_processes_do_without),
 		cmocka_unit_test(a_child_does_not_hold_it),
