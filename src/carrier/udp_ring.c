@@ -192,9 +192,21 @@ static bool is_ours(const struct tpacket2_hdr *f)
 	return __atomic_load_n(&f->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
 }
 
-/* read_frame - checked although the kernel wrote it: what is read is inside the frame. */
-static bool read_frame(const struct tpacket2_hdr *f, struct vb_udp_ring_datagram *out)
+static bool is_our_address(const struct vb_udp_ring *ring, uint32_t address)
 {
+	for (unsigned int i = 0; i < ring->config.address_count; i++) {
+		if (ring->config.addresses[i].s_addr == address)
+			return true;
+	}
+	return false;
+}
+
+/* read_frame - checked although the kernel wrote it, and the filter looked at it: what is read is
+ * inside the frame, and for one of our addresses. A sender on this machine may change a packet
+ * whose memory it shares with the kernel (PACKET_TX_RING) after the filter. */
+static bool read_frame(const struct vb_udp_ring *ring, struct vb_udp_ring_datagram *out)
+{
+	const struct tpacket2_hdr *f = oldest(ring);
 	uint8_t *start = (uint8_t *)(uintptr_t)f + f->tp_mac;
 	struct virtio_net_hdr how;
 	struct iphdr ip;
@@ -208,7 +220,8 @@ static bool read_frame(const struct tpacket2_hdr *f, struct vb_udp_ring_datagram
 	memcpy(&ip, start + ETH_HLEN, sizeof(ip));
 	memcpy(&udp, start + ETH_HLEN + sizeof(ip), sizeof(udp));
 	bytes = ntohs(udp.len) - (uint32_t)sizeof(udp);
-	if (ntohs(udp.len) < sizeof(udp) + VB_BTH_BYTES || bytes > f->tp_snaplen - HEADERS)
+	if (ntohs(udp.len) < sizeof(udp) + VB_BTH_BYTES || bytes > f->tp_snaplen - HEADERS ||
+	    !is_our_address(ring, ip.daddr))
 		return false;
 	*out = (struct vb_udp_ring_datagram){
 		.data = start + HEADERS,
@@ -244,7 +257,7 @@ void vb_udp_ring_release(struct vb_udp_ring *ring)
 bool vb_udp_ring_look(struct vb_udp_ring *ring, struct vb_udp_ring_datagram *out)
 {
 	while (is_ours(oldest(ring))) {
-		if (read_frame(oldest(ring), out))
+		if (read_frame(ring, out))
 			return true;
 		vb_udp_ring_release(ring);
 	}

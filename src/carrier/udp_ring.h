@@ -45,7 +45,7 @@ struct vb_udp_ring_datagram {
 	uint8_t *data;		/* UDP payload, writable, with VB_ICRC_ROOM bytes before it */
 	uint32_t bytes;		/* of the UDP payload */
 	uint32_t segment_bytes; /* of each packet in it but the last; bytes where there is one */
-	struct in_addr src, dst;
+	struct in_addr src, dst; /* dst: one of the config's addresses */
 	uint16_t src_port, ip_id;
 	uint8_t traffic_class, hop_limit;
 	bool dont_fragment;

@@ -176,6 +176,7 @@ static unsigned int receive(struct vb_udp *udp, unsigned int address)
 
 /* --- the ring ---------------------------------------------------------------------------- */
 
+/* address_of - the ring gives what is for one of them, and nothing else. */
 static unsigned int address_of(const struct vb_udp *udp, struct in_addr address)
 {
 	unsigned int i = 0;
@@ -183,6 +184,7 @@ static unsigned int address_of(const struct vb_udp *udp, struct in_addr address)
 	while (i < udp->unicast_count &&
 	       (!udp->address[i].ipv4 || udp->address[i].address.s6_addr32[3] != address.s_addr))
 		i++;
+	VB_ASSERT(i < udp->unicast_count);
 	return i;
 }
 

@@ -619,6 +619,31 @@ static void wrong_lengths_are_dropped(void **state)
 	host_close(b);
 }
 
+/* A frame that is not what the filter saw: its sender shares the packet's memory with the kernel.
+ */
+static void a_frame_for_another_address_is_dropped(void **state)
+{
+	struct host *a = open_with_ring("127.7.5.41"), *b = open_with_ring("127.7.5.42");
+	const struct vb_path path = host_path(a, &b->address);
+	struct vb_udp_ring *ring = vb_udp_of(b->carrier)->ring;
+	const struct in_addr other = {inet_addr("127.7.5.43")};
+	struct vb_udp_ring_datagram d;
+	uint8_t *destination;
+
+	send_now(a, &path, b, 0, 8);
+	assert_true(vb_udp_ring_look(ring, &d));
+	assert_int_equal(d.dst.s_addr, b->address.s6_addr32[3]);
+	destination = d.data - sizeof(struct udphdr) - sizeof(other);
+	assert_memory_equal(destination, &d.dst, sizeof(other));
+	memcpy(destination, &other, sizeof(other));
+	assert_false(vb_udp_ring_look(ring, &d));
+	send_now(a, &path, b, 0, 8);
+	host_wait(b, 1);
+	assert_int_equal(host_counters(b).rx_bad_icrc, 0);
+	host_close(a);
+	host_close(b);
+}
+
 /* --- strays ------------------------------------------------------------------------------ */
 
 /* hand - what another process got by mistake, and says whether it was short. */
@@ -778,6 +803,7 @@ int main(void)
 		cmocka_unit_test(each_process_has_its_own),
 		cmocka_unit_test(options_of_ip_are_left_to_the_socket),
 		cmocka_unit_test(wrong_lengths_are_dropped),
+		cmocka_unit_test(a_frame_for_another_address_is_dropped),
 		cmocka_unit_test(a_short_stray_is_not_taken_twice),
 		cmocka_unit_test(an_interface_that_is_not_ethernet_has_none),
 		cmocka_unit_test(a_train_for_two_reaches_both),
