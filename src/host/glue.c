@@ -143,10 +143,11 @@ static void leave(void *env, const struct in6_addr *group)
 
 /* A ring that cannot be made drops its packets as a wire would, and the program sees retries run
  * out: the cause is said where it is known. */
-static void say_memory_is_full(void)
+static void say_memory_is_full(struct vb_engine *engine)
 {
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 
+	vb_engine_shield(engine);
 	if (!atomic_flag_test_and_set(&said))
 		fprintf(stderr,
 			"verbena: shared memory (/dev/shm) is full, so that no data reaches "
@@ -164,12 +165,10 @@ static int tx(void *env, const struct vb_path *path, const struct vb_tx *packet)
 	if (carrier != engine->local) /* which looks after itself */
 		vb_engine_shield(engine);
 	rc = carrier->ops->tx(carrier, path, packet);
-	if (__builtin_expect(rc == 0, 1)) {
+	if (__builtin_expect(rc == 0, 1))
 		vb_traffic_sent(&engine->traffic, packet);
-	} else if (rc == -ENOSPC) {
-		vb_engine_shield(engine);
-		say_memory_is_full();
-	}
+	else if (rc == -ENOSPC)
+		say_memory_is_full(engine);
 	return rc;
 }
 
@@ -178,12 +177,10 @@ static int tx_short(void *env, const struct vb_short *packet)
 	struct vb_engine *engine = env;
 	const int rc = vb_local_tx_short(engine->local, packet);
 
-	if (__builtin_expect(rc == 0, 1)) {
+	if (__builtin_expect(rc == 0, 1))
 		vb_traffic_sent_short(&engine->traffic, packet);
-	} else if (rc == -ENOSPC) {
-		vb_engine_shield(engine);
-		say_memory_is_full();
-	}
+	else if (rc == -ENOSPC)
+		say_memory_is_full(engine);
 	return rc;
 }
 
