@@ -18,7 +18,8 @@
  * check and counted: 16 bits of the 32 are then used up.
  *
  * Where there is a ring (udp_ring.h) it brings the short trains. One whose first packet the NIC
- * does not expect yet may have come behind a long one, which then is in the socket already.
+ * does not expect yet may have come behind a long one, which then is in the socket already. While
+ * it is never empty, each socket has a turn now and then.
  *
  * A socket that brought nothing for a while is cold and looked at only now and then: each look is
  * a system call; and not behind a packet of a warm one, which somebody waits to answer. Who sleeps
@@ -577,8 +578,8 @@ int vb_udp_poll(struct vb_carrier *carrier, int budget, bool *room)
 		warm = true;
 		looked += poll_socket(udp, i, budget - looked, &delivered);
 	}
-	if (udp->stray_waiting && looked < budget)
-		looked += vb_udp_stray_poll(udp, budget - looked, &delivered);
+	if (udp->stray_waiting) /* whatever else there is: a ring may never be empty */
+		looked += vb_udp_stray_poll(udp, VB_MAX(budget - looked, 1), &delivered);
 	else if (is_cold_due(udp, warm, looked) && is_free(udp))
 		looked += poll_cold(udp, VB_MAX(budget - looked, 1), &delivered);
 	return delivered;

@@ -226,6 +226,7 @@ static void a_full_socket_does_not_hold_the_ring_up(void **state)
 static struct {
 	struct host *from;
 	struct vb_path path;
+	uint32_t packets; /* of a datagram */
 	uint32_t by_ring;
 	bool by_socket;
 } busy;
@@ -235,33 +236,42 @@ static bool any_is_next(void *env, const uint8_t *packet)
 	return true;
 }
 
-static void keep_busy(struct host *h)
+static void send_busy(const struct host *to)
 {
-	busy.by_socket |= h->payload_bytes == LONG_BYTES;
-	busy.by_ring += !busy.by_socket;
-	if (!busy.by_socket && busy.by_ring < TOO_MANY)
-		send_now(busy.from, &busy.path, h, 0, 8);
+	for (uint32_t n = 0; n < busy.packets; n++)
+		assert_int_equal(host_send(busy.from, &busy.path, host_qpn(to, 1), 0, pattern, 8),
+				 0);
+	host_flush(busy.from);
 }
 
-static void begin_busy(struct host *from, struct host *to)
+static void keep_busy(struct host *h)
+{
+	busy.by_socket |= h->payload_bytes != 8;
+	busy.by_ring += !busy.by_socket;
+	if (!busy.by_socket && busy.by_ring < TOO_MANY && busy.by_ring % busy.packets == 0)
+		send_busy(h);
+}
+
+static void begin_busy(struct host *from, struct host *to, uint32_t packets)
 {
 	busy.from = from;
 	busy.path = host_path(from, &to->address);
+	busy.packets = packets;
 	busy.by_ring = 0;
 	busy.by_socket = false;
 	to->on_packet = keep_busy;
 	for (uint32_t n = 0; n < BACKLOG; n++)
-		send_now(from, &busy.path, to, 0, 8);
+		send_busy(to);
 }
 
-/* take_turns - how many came by the ring before the first of a socket. */
-static uint32_t take_turns(struct host *to)
+/* take_turns - how many came by the ring before the first of a socket; budget: of a poll. */
+static uint32_t take_turns(struct host *to, int budget)
 {
 	const struct vb_udp *udp = vb_udp_of(to->carrier);
 	bool room = false;
 
 	while (!busy.by_socket && !vb_udp_ring_is_empty(udp->ring))
-		to->carrier->ops->poll(to->carrier, 128, &room);
+		to->carrier->ops->poll(to->carrier, budget, &room);
 	assert_true(busy.by_socket);
 	to->on_packet = NULL;
 	host_settle(to);
@@ -275,9 +285,9 @@ static void a_ring_that_never_empties_leaves_the_socket_its_turn(void **state)
 	host_is_next = any_is_next;
 	b = open_with_ring("127.7.5.33");
 	host_is_next = counts_up;
-	begin_busy(a, b);
+	begin_busy(a, b, 1);
 	send_now(a, &busy.path, b, 0, LONG_BYTES);
-	assert_int_equal(take_turns(b), VB_UDP_RING_ROW);
+	assert_int_equal(take_turns(b, 128), VB_UDP_RING_ROW);
 	host_close(a);
 	host_close(b);
 }
@@ -300,10 +310,10 @@ static void others_have_their_turn(struct host *from, struct host *to, const str
 			host_flush(from);
 			host_wait(to, before + 1);
 		}
-		begin_busy(short_ones, to);
+		begin_busy(short_ones, to, 1);
 		assert_int_equal(host_send(from, &path, qpn, 0, pattern, LONG_BYTES), 0);
 		host_flush(from);
-		assert_in_range(take_turns(to), 1, most);
+		assert_in_range(take_turns(to, 128), 1, most);
 	}
 	host_close(short_ones);
 }
@@ -686,6 +696,20 @@ static void a_short_stray_is_not_taken_twice(void **state)
 	host_close(b);
 }
 
+/* Each poll ends in the middle of a train. */
+static void a_busy_ring_leaves_strays_their_turn(void **state)
+{
+	struct host *a = open_with_ring("127.7.5.44"), *b = open_with("127.7.5.45", NULL);
+	bool room = false;
+
+	begin_busy(a, b, 2);
+	b->carrier->ops->poll(b->carrier, 1, &room);
+	hand(b, "127.7.5.46", 0);
+	assert_in_range(take_turns(b, 2), 1, 2 * VB_UDP_EVENTS_EVERY * VB_UDP_RING_FACTOR + 1);
+	host_close(a);
+	host_close(b);
+}
+
 /* The ring would take nothing that comes by it. */
 static void an_interface_that_is_not_ethernet_has_none(void **state)
 {
@@ -805,6 +829,7 @@ int main(void)
 		cmocka_unit_test(wrong_lengths_are_dropped),
 		cmocka_unit_test(a_frame_for_another_address_is_dropped),
 		cmocka_unit_test(a_short_stray_is_not_taken_twice),
+		cmocka_unit_test(a_busy_ring_leaves_strays_their_turn),
 		cmocka_unit_test(an_interface_that_is_not_ethernet_has_none),
 		cmocka_unit_test(a_train_for_two_reaches_both),
 		cmocka_unit_test(many_processes_do_without),
