@@ -432,13 +432,28 @@ int vb_qp_post_recv(struct vb_qp *qp, const struct vb_recv_wr *wr);
  * responders. */
 bool vb_qp_take_recv(struct vb_qp *qp);
 
-/* vb_qp_settle - ends each entry point that dealt with the QP: does what could not be done in the
- * middle (ERR after a CQ overrun), then checks the invariants where that is enabled. */
-void vb_qp_settle(struct vb_qp *qp);
-
 /* vb_qp_check - asserts every invariant; after each entry point in debug builds and the simulator.
  */
 void vb_qp_check(const struct vb_qp *qp);
+
+#ifdef VB_CHECK
+#define VB_CHECK_ENABLED 1
+#else
+#define VB_CHECK_ENABLED 0
+#endif
+
+/* vb_qp_end_overran - ERR, since its CQ has overrun. */
+void vb_qp_end_overran(struct vb_qp *qp);
+
+/* vb_qp_settle - ends each entry point that dealt with the QP: does what could not be done in the
+ * middle, then checks the invariants where that is enabled. */
+static inline void vb_qp_settle(struct vb_qp *qp)
+{
+	if (__builtin_expect(qp->cq_overran, 0))
+		vb_qp_end_overran(qp);
+	if (VB_CHECK_ENABLED)
+		vb_qp_check(qp);
+}
 
 /* vb_qp_is_reliable - its packets are acknowledged and repeated. */
 static inline bool vb_qp_is_reliable(const struct vb_qp *qp)

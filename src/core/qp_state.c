@@ -523,11 +523,8 @@ void vb_qp_set_state(struct vb_qp *qp, enum vb_qp_state state)
 	tell_changed(qp);
 }
 
-void vb_qp_settle(struct vb_qp *qp)
+void vb_qp_end_overran(struct vb_qp *qp)
 {
-	if (qp->cq_overran) {
-		qp->cq_overran = false;
-		vb_qp_set_state(qp, VB_QPS_ERR);
-	}
-	vb_qp_check_if_enabled(qp);
+	qp->cq_overran = false;
+	vb_qp_set_state(qp, VB_QPS_ERR);
 }

@@ -80,27 +80,6 @@ static void copy_sges(struct vb_recv_wqe *wqe, const struct vb_sge *sges, uint32
 		memcpy(wqe->sges, sges, num_sge * sizeof(*sges));
 }
 
-int vb_rq_post(struct vb_rq *rq, const struct vb_recv_wr *wr)
-{
-	struct vb_recv_wqe *wqe;
-	uint64_t length = 0;
-
-	if (wr->num_sge > rq->max_sge)
-		return -EINVAL;
-	for (uint32_t i = 0; i < wr->num_sge; i++)
-		length += wr->sges[i].length;
-	if (length > VB_MAX_MESSAGE)
-		return -EINVAL;
-	if (vb_rq_count(rq) >= rq->max_wr)
-		return -ENOMEM;
-	wqe = &rq->ring[rq->head & rq->mask];
-	wqe->wr_id = wr->wr_id;
-	wqe->length = (uint32_t)length;
-	copy_sges(wqe, wr->sges, wr->num_sge);
-	__atomic_store_n(&rq->head, rq->head + 1, __ATOMIC_RELEASE);
-	return 0;
-}
-
 bool vb_rq_take(struct vb_rq *rq, struct vb_recv_wqe *out)
 {
 	const struct vb_recv_wqe *wqe = vb_rq_first(rq);

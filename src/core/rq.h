@@ -12,6 +12,7 @@
 #ifndef VB_CORE_RQ_H
 #define VB_CORE_RQ_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -74,10 +75,6 @@ size_t vb_rq_room(uint32_t max_wr, uint32_t max_sge);
 void vb_rq_finish(struct vb_rq *rq);
 void vb_rq_reset(struct vb_rq *rq);
 
-/* vb_rq_post - 0, -ENOMEM when full, -EINVAL when num_sge is over max_sge or the sum over
- * VB_MAX_MESSAGE. */
-int vb_rq_post(struct vb_rq *rq, const struct vb_recv_wr *wr);
-
 /* vb_rq_first - the oldest request, which stays; NULL: empty. */
 static inline const struct vb_recv_wqe *vb_rq_first(const struct vb_rq *rq)
 {
@@ -99,6 +96,31 @@ static inline uint32_t vb_rq_count(const struct vb_rq *rq)
 {
 	return __atomic_load_n(&rq->head, __ATOMIC_ACQUIRE) -
 	       __atomic_load_n(&rq->tail, __ATOMIC_ACQUIRE);
+}
+
+/* vb_rq_post - 0, -ENOMEM when full, -EINVAL when num_sge is over max_sge or the sum over
+ * VB_MAX_MESSAGE. */
+static inline int vb_rq_post(struct vb_rq *rq, const struct vb_recv_wr *wr)
+{
+	struct vb_recv_wqe *wqe;
+	uint64_t length = 0;
+
+	if (wr->num_sge > rq->max_sge)
+		return -EINVAL;
+	for (uint32_t i = 0; i < wr->num_sge; i++)
+		length += wr->sges[i].length;
+	if (length > VB_MAX_MESSAGE)
+		return -EINVAL;
+	if (vb_rq_count(rq) >= rq->max_wr)
+		return -ENOMEM;
+	wqe = &rq->ring[rq->head & rq->mask];
+	wqe->wr_id = wr->wr_id;
+	wqe->length = (uint32_t)length;
+	wqe->num_sge = wr->num_sge;
+	for (uint32_t i = 0; i < wr->num_sge; i++) /* few: not worth a call */
+		wqe->sges[i] = wr->sges[i];
+	__atomic_store_n(&rq->head, rq->head + 1, __ATOMIC_RELEASE);
+	return 0;
 }
 
 /* vb_srq_create - NULL with errno EINVAL (no requests, or a limit exceeded), ENOMEM. */

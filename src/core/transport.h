@@ -14,12 +14,6 @@
 #include "core/nic.h"
 #include "core/qp.h"
 
-#ifdef VB_CHECK
-#define VB_CHECK_ENABLED 1
-#else
-#define VB_CHECK_ENABLED 0
-#endif
-
 static inline enum vb_transport vb_qp_transport(const struct vb_qp *qp)
 {
 	switch (qp->type) {
@@ -257,12 +251,6 @@ void vb_place(uint8_t *to, const uint8_t *from, uint32_t length);
 /* --- nic.c ------------------------------------------------------------------------------- */
 /* vb_nic_block - the carrier had no room for this QP's packet: it waits for vb_nic_unblock(). */
 void vb_nic_block(struct vb_nic *nic, struct vb_qp *qp);
-
-static inline void vb_qp_check_if_enabled(const struct vb_qp *qp)
-{
-	if (VB_CHECK_ENABLED)
-		vb_qp_check(qp);
-}
 
 /* --- timing.c ---------------------------------------------------------------------------- */
 /* vb_rnr_timer_ns - IBTA table 45: the wait that an RNR NAK's timer field asks for. */

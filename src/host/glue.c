@@ -26,6 +26,7 @@
 #include "host/foreign.h"
 #include "host/memory.h"
 #include "host/raw.h"
+#include "wire/cursor.h"
 #include "wire/mad.h"
 
 #define DEFAULT_HOP_LIMIT 64 /* what a program means that leaves it 0 */
@@ -279,20 +280,21 @@ static bool atomic(void *env, uint64_t *word, const struct vb_atomic *op, uint64
 	return !vb_foreign_at(env, word) && vb_memory_atomic(word, op, before) == 0;
 }
 
-static bool is_for_gsi(const struct vb_rx *rx)
+/* 0, which is nobody's, where not even the BTH is there. */
+static inline uint32_t destination(const struct vb_rx *rx)
 {
-	return rx->size >= VB_BTH_BYTES && (rx->data[5] | rx->data[6]) == 0 &&
-	       rx->data[7] == VB_GSI_QPN;
+	return rx->size >= VB_BTH_BYTES ? vb_load_be32(rx->data + 4) & VB_QPN_MASK : 0;
 }
 
 void vb_engine_deliver(void *env, const struct vb_rx *rx)
 {
 	struct vb_engine *engine = env;
+	const uint32_t qpn = destination(rx);
 
 	if (!engine->now_is_fresh)
 		vb_engine_refresh(engine);
-	vb_traffic_received(&engine->traffic, rx);
-	if (__builtin_expect(is_for_gsi(rx), 0))
+	vb_traffic_received(&engine->traffic, rx, qpn);
+	if (__builtin_expect(qpn == VB_GSI_QPN, 0))
 		vb_gsi_rx(engine, rx);
 	else
 		vb_nic_rx(engine->nic, rx, engine->nic->now_ns);

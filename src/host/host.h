@@ -105,10 +105,10 @@ VB_SHARED void vb_engine_pump(struct vb_engine *engine);
 /* vb_engine_pump_posts - inside, behind posting: sends, and mostly leaves what arrived to the next
  * poll. */
 void vb_engine_pump_posts(struct vb_engine *engine);
-/* vb_engine_pump_sends, vb_engine_pump_receives - inside, behind posting: the same, but what leaves
- * by UDP may wait a moment for company. */
-void vb_engine_pump_sends(struct vb_engine *engine, const struct vb_qp *qp);
-void vb_engine_pump_receives(struct vb_engine *engine);
+/* vb_engine_leave_sends, vb_engine_leave_receives - behind posting: the same, but what leaves by
+ * UDP may wait a moment for company; and vb_engine_leave. */
+void vb_engine_leave_sends(struct vb_engine *engine, const struct vb_qp *qp);
+void vb_engine_leave_receives(struct vb_engine *engine);
 /* vb_engine_wake_thread - inside: the program is going to wait (armed a CQ, blocks in get_event):
  * the background thread takes over at once. */
 VB_SHARED void vb_engine_wake_thread(struct vb_engine *engine);

@@ -257,7 +257,7 @@ static bool may_wait(const struct vb_engine *engine, const struct vb_qp *qp)
 	       last->length <= HOLD_BYTES && thread_looks_soon(engine);
 }
 
-void vb_engine_pump_sends(struct vb_engine *engine, const struct vb_qp *qp)
+static inline void pump_sends(struct vb_engine *engine, const struct vb_qp *qp)
 {
 	struct vb_hold *hold = &engine->hold;
 	uint64_t now_ns;
@@ -282,7 +282,7 @@ void vb_engine_pump_sends(struct vb_engine *engine, const struct vb_qp *qp)
 		vb_hold_went(hold, vb_engine_now());
 }
 
-void vb_engine_pump_receives(struct vb_engine *engine)
+static inline void pump_receives(struct vb_engine *engine)
 {
 	if (!vb_hold_waits(&engine->hold)) {
 		/* What came by the rings is left to the polls: a program that is slower than its
@@ -295,6 +295,25 @@ void vb_engine_pump_receives(struct vb_engine *engine)
 	tell_time(engine);
 	if (!vb_hold_is_young(&engine->hold, engine->nic->now_ns))
 		vb_engine_pump(engine);
+}
+
+/* In one go, since each post ends so. */
+static inline void leave(struct vb_engine *engine)
+{
+	vb_thread_notice(engine);
+	vb_engine_unlock(engine);
+}
+
+void vb_engine_leave_sends(struct vb_engine *engine, const struct vb_qp *qp)
+{
+	pump_sends(engine, qp);
+	leave(engine);
+}
+
+void vb_engine_leave_receives(struct vb_engine *engine)
+{
+	pump_receives(engine);
+	leave(engine);
 }
 
 void vb_engine_pump(struct vb_engine *engine)
@@ -383,9 +402,9 @@ void vb_engine_hand_over(struct vb_engine *engine, struct vb_qp *qp)
 		vb_nic_answer(engine->nic);
 		vb_engine_pump(engine);
 	} else if (qp && qp->sq_next != qp->sq_head) {
-		vb_engine_pump_sends(engine, qp);
+		pump_sends(engine, qp);
 	} else {
-		vb_engine_pump_receives(engine);
+		pump_receives(engine);
 	}
 	vb_engine_leave(engine);
 }

@@ -77,14 +77,14 @@ static inline void vb_traffic_sent_short(struct vb_traffic *traffic, const struc
 		packet->header_bytes + packet->bytes + packet->pad + VB_ICRC_BYTES;
 }
 
-static inline void vb_traffic_received(struct vb_traffic *traffic, const struct vb_rx *rx)
+/* vb_traffic_received - qpn: the packet's destination. */
+static inline void vb_traffic_received(struct vb_traffic *traffic, const struct vb_rx *rx,
+				       uint32_t qpn)
 {
 	traffic->counted[VB_TRAFFIC_RX_PACKETS]++;
 	traffic->counted[VB_TRAFFIC_RX_BYTES] +=
 		rx->size + (rx->lent ? rx->lent->bytes : 0) + VB_ICRC_BYTES;
-	if (rx->size >= VB_BTH_BYTES)
-		traffic->counted[VB_TRAFFIC_RX_MULTICAST] +=
-			(rx->data[5] & rx->data[6] & rx->data[7]) == 0xff;
+	traffic->counted[VB_TRAFFIC_RX_MULTICAST] += qpn == VB_QPN_MULTICAST;
 }
 
 #endif

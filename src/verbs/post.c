@@ -167,8 +167,7 @@ int vb_face_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_sen
 			break;
 		}
 	}
-	vb_engine_pump_sends(qp->engine, qp->core);
-	vb_engine_leave(qp->engine);
+	vb_engine_leave_sends(qp->engine, qp->core);
 	return -error;
 }
 
@@ -203,8 +202,7 @@ static inline int post_receives(struct vb_engine *engine, struct vb_qp *qp, stru
 			break;
 		}
 	}
-	vb_engine_pump_receives(engine);
-	vb_engine_leave(engine);
+	vb_engine_leave_receives(engine);
 	return -error;
 }
 

@@ -456,8 +456,7 @@ static int complete_inside(struct vb_face_qp *qp)
 	if (!qp->engine || !vb_engine_enter_to_post(qp->engine, qp->core))
 		return EIO;
 	error = -post_all(qp->core, qp->builder);
-	vb_engine_pump_sends(qp->engine, qp->core);
-	vb_engine_leave(qp->engine);
+	vb_engine_leave_sends(qp->engine, qp->core);
 	return error;
 }
 

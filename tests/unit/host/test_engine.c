@@ -291,8 +291,7 @@ static void post_to(struct side *side, struct vb_qp *qp)
 
 	REQUIRE(vb_engine_enter_to_post(side->engine, qp));
 	REQUIRE(vb_qp_post_send(qp, &wr) == 0);
-	vb_engine_pump_sends(side->engine, qp);
-	vb_engine_leave(side->engine);
+	vb_engine_leave_sends(side->engine, qp);
 }
 
 /* A row, to its end; the system calls that it and its acknowledgements left by. */
