@@ -92,7 +92,22 @@ static int local_tx(struct vb_carrier *carrier, const struct vb_path *path, cons
 	return r;
 }
 
-/* The headers as a struct, which the long way wants: to a peer that is to be looked at. */
+/* may_go - the peer is good, having been looked at where that is due. */
+static bool may_go(struct vb_local *local, struct vb_local_peer *peer)
+{
+	bool good;
+	int shield;
+
+	if (__builtin_expect(++peer->tx_count % VB_LOCAL_CLOCK_EVERY && vb_local_peer_is_good(peer),
+			     1))
+		return true;
+	shield = vb_local_shield();
+	good = vb_local_peer_refresh(local, peer) == 0;
+	vb_local_unshield(shield);
+	return good && !peer->broken && peer->out.ring;
+}
+
+/* The headers as a struct, which the long way wants: to a peer that was not met yet, or is gone. */
 static int tx_short_with_care(struct vb_local *local, const struct vb_short *packet)
 {
 	const struct iovec iov = {(void *)(uintptr_t)packet->payload, packet->bytes};
@@ -115,13 +130,10 @@ int vb_local_tx_short(struct vb_carrier *carrier, const struct vb_short *packet)
 	const unsigned int slot = packet->qpn >> VB_SLOT_SHIFT;
 	struct vb_local_peer *peer = slot < VB_REGISTRY_SLOTS ? local->peers[slot] : NULL;
 
-	if (__builtin_expect(!peer || !peer->out.ring || peer->broken ||
-				     (peer->tx_count + 1) % VB_LOCAL_CLOCK_EVERY == 0 ||
-				     !vb_local_peer_is_good(peer) ||
+	if (__builtin_expect(!peer || !peer->out.ring || peer->broken || !may_go(local, peer) ||
 				     !vb_local_ring_put_short(local, peer, packet),
 			     0))
 		return tx_short_with_care(local, packet);
-	peer->tx_count++;
 	local->counters.tx_packets++;
 	local->pace.spoke = true;
 	return 0;
