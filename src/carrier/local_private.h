@@ -37,7 +37,7 @@
 #include "carrier/local.h"
 #include "registry/files.h"
 
-#define VB_LOCAL_VERSION 6u
+#define VB_LOCAL_VERSION 7u
 #define VB_LOCAL_RING_BYTES (256u << 10) /* 15 pieces of VB_LOCAL_SEGMENT; a power of two */
 #define VB_LOCAL_RING_FILE (VB_FILE_PAGE + VB_LOCAL_RING_BYTES)
 #define VB_LOCAL_BELL_FILE VB_FILE_PAGE

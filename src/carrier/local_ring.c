@@ -8,6 +8,9 @@
  *
  *      | BTH, extended headers | bytes 4 | count 4 | va 8, rkey 4, length 4 | ...
  *
+ * WANTED in the mark: its acknowledgement is not to wait for the end of the consumer's look
+ * (core/rc_short.c).
+ *
  * A mark holds the packet's size, and its complement as a check; a mark of 0 says that nothing is
  * here yet. The producer writes the packet, then a mark of 0 where the next frame will begin, then
  * the packet's mark with release semantics; so the consumer never takes old bytes for a frame,
@@ -44,6 +47,7 @@
 #define AHEAD_BYTES 256u
 #define LEAST_BYTES 24u	 /* of a packet; its frame has as many behind the mark at least */
 #define LENT 0x80000000u /* in a mark, beside the size */
+#define WANTED 0x40000000u
 #define LENT_HEAD 8u
 
 _Static_assert((VB_LOCAL_RING_BYTES & MASK) == 0, "a power of two");
@@ -376,7 +380,7 @@ bool vb_local_ring_put_short(struct vb_local *local, struct vb_local_peer *peer,
 	copy(to, packet->payload, packet->bytes);
 	for (uint32_t i = 0; i < packet->pad; i++)
 		to[packet->bytes + i] = 0;
-	end_frame(local, peer, at, need, mark_of(size));
+	end_frame(local, peer, at, need, mark_of(packet->wanted ? size | WANTED : size));
 	return true;
 }
 
@@ -554,10 +558,11 @@ int vb_local_ring_drain(struct vb_local *local, struct vb_local_peer *peer, int 
 		uint64_t mark =
 			__atomic_load_n((const uint64_t *)(const void *)at, __ATOMIC_ACQUIRE);
 		const bool is_lent = mark & LENT;
-		uint32_t size = (uint32_t)mark & ~LENT;
+		uint32_t size = (uint32_t)mark & ~(LENT | WANTED);
 
 		if (mark == 0)
 			break;
+		rx.wanted = mark & WANTED;
 		rx.next = peek(in, in->head + frame_bytes(size));
 		if (mark != mark_of((uint32_t)mark) || size < VB_BTH_BYTES || size > PACKET_MAX ||
 		    !deliver(local, at + MARK_BYTES, size, is_lent, &rx)) {

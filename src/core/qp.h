@@ -228,7 +228,8 @@ struct vb_requester {
 	uint8_t retries_left, rnr_left;
 	uint8_t rnr_timer;	/* the last RNR NAK's timer field */
 	bool implied_nak;	/* went back for a lost answer at una_psn; once per una_psn */
-	uint32_t lend_pause;	/* messages that are not lent: the last one was refused */
+	uint16_t lend_pause;	/* messages that are not lent: the last one was refused */
+	uint8_t since_wanted;	/* short messages since one said that its answer is waited for */
 	uint64_t wait_until_ns; /* RC: an RNR wait; UC, UD: their turn in the pacing. 0: not waiting
 				 */
 	uint64_t ack_deadline_ns; /* 0: nothing unacknowledged, or no timeout */

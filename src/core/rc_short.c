@@ -15,6 +15,12 @@
  * repeated, blocked or fenced, room in the window and a timer that runs. At the responder:
  * with the expected PSN, between two messages, from the peer, for a queue that matches no tags and
  * whose limit is not watched, and whose oldest request has room for all of it in its first piece.
+ *
+ * The responder's acknowledgement of many messages leaves when all that came at a look is taken. A
+ * program that may have 128 under way and asks to hear of each hundredth, as many do, has nothing
+ * to send then until it hears of that one, and its peer has nothing to take. So the message says
+ * that it is waited for (wanted), and is acknowledged at once. Where a program asks to hear of all,
+ * one in WANTED_EVERY says so.
  */
 #include <errno.h>
 #include <string.h>
@@ -36,6 +42,7 @@ _Static_assert(VB_TRANSPORT_RC == 0 && VB_OP_SEND_ONLY == 4 && VB_OP_SEND_ONLY_I
 #define BITS_24 0xffffffu
 #define PKEY_BASE_MASK 0x7fffu
 #define IMM_BYTES 4u
+#define WANTED_EVERY 16u
 
 static inline void copy(uint8_t *to, const uint8_t *from, uint32_t bytes)
 {
@@ -89,6 +96,17 @@ static inline struct vb_send_wqe *fill_request(struct vb_qp *qp, const struct vb
 	return w;
 }
 
+/* is_wanted - whether the program waits for this one's acknowledgement. */
+static inline bool is_wanted(struct vb_requester *req, const struct vb_send_wqe *w)
+{
+	if (req->since_wanted < WANTED_EVERY)
+		req->since_wanted++;
+	if (!(w->flags & VB_SEND_SIGNALED) || req->since_wanted < WANTED_EVERY)
+		return false;
+	req->since_wanted = 0;
+	return true;
+}
+
 static inline void fill_packet(struct vb_short *packet, const struct vb_qp *qp,
 			       const struct vb_short_wr *wr)
 {
@@ -125,7 +143,7 @@ bool vb_rc_post_short(struct vb_qp *qp, const struct vb_short_wr *wr)
 		packet.payload = NULL;
 	if (!packet.payload)
 		return false;
-	fill_request(qp, wr);
+	packet.wanted = is_wanted(req, fill_request(qp, wr));
 	fill_packet(&packet, qp, wr);
 	qp->sq_head++;
 	req->sq_assigned++;
@@ -258,6 +276,8 @@ bool vb_rc_take_short(struct vb_nic *nic, const struct vb_rx *rx)
 	qp->resp.unacknowledged = true;
 	if (a.ack_req)
 		vb_rc_acknowledge(qp, VB_AETH_ACK_NO_CREDIT, a.psn);
+	if (rx->wanted && vb_rc_owes_ack_alone(qp))
+		(void)vb_rc_responder_run(qp);
 	if (qp->watch.interval_ns)
 		vb_watch_heard(qp, nic->now_ns);
 	vb_qp_settle(qp);

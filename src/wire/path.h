@@ -70,6 +70,7 @@ struct vb_short {
 	uint32_t header_bytes;
 	uint32_t qpn; /* its destination */
 	uint32_t bytes, pad;
+	bool wanted; /* its program waits for the acknowledgement, as far as can be known */
 	const uint8_t *payload;
 };
 
@@ -81,6 +82,7 @@ struct vb_rx {
 	struct in6_addr src, dst;   /* IPv4 as ::ffff:a.b.c.d */
 	const uint8_t *next; /* a hint: VB_BTH_BYTES of the packet that is delivered next, or NULL
 			      */
+	bool wanted;	     /* of a vb_short: the acknowledgement, as soon as it is there */
 	uint8_t traffic_class, hop_limit;
 };
 

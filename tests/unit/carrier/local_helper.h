@@ -23,6 +23,7 @@ struct test_nic {
 	uint32_t payload_bytes;
 	struct in6_addr src, dst;
 	uint8_t hop_limit;
+	bool wanted;
 	/* if set, called for each */
 	void (*on_packet)(struct test_nic *nic, void *arg);
 	void *arg;
@@ -40,6 +41,7 @@ static inline void test_deliver(void *env, const struct vb_rx *rx)
 	nic->src = rx->src;
 	nic->dst = rx->dst;
 	nic->hop_limit = rx->hop_limit;
+	nic->wanted = rx->wanted;
 	nic->received++;
 	if (nic->on_packet)
 		nic->on_packet(nic, nic->arg);

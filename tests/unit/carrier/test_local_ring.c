@@ -2,6 +2,7 @@
 /* test_local_ring.c - packets through the rings: whole, in order, once; full rings; peers that come
  * and go. */
 #include "local_helper.h"
+#include "wire/cursor.h"
 
 static struct test_nic nic;
 
@@ -46,7 +47,7 @@ static void a_packet_to_ourselves_arrives_whole(void **state)
 }
 
 /* A short packet takes the careful way now and then, and where the ring has no room: with any pad
- * it is the same packet. */
+ * it is the same packet; and whether it is waited for is seen of each. */
 static void short_packets_arrive_by_either_way(void **state)
 {
 	struct in6_addr address = test_address(30);
@@ -65,7 +66,12 @@ static void short_packets_arrive_by_either_way(void **state)
 			.imm = 0xabc + n,
 		};
 		struct vb_short packet = {
-			.qpn = h.qpn, .bytes = bytes, .pad = h.pad, .payload = data};
+			.qpn = h.qpn,
+			.bytes = bytes,
+			.pad = h.pad,
+			.wanted = n && n % 5 < 3,
+			.payload = data,
+		};
 
 		packet.header_bytes =
 			(uint32_t)vb_headers_encode(&h, packet.header, sizeof(packet.header));
@@ -76,9 +82,30 @@ static void short_packets_arrive_by_either_way(void **state)
 		assert_int_equal(nic.headers.psn, n);
 		if (n % 3)
 			assert_int_equal(nic.headers.imm, 0xabc + n);
+		assert_int_equal(nic.wanted, packet.wanted);
 		assert_int_equal(nic.payload_bytes, bytes);
 		assert_true(test_filled(nic.payload, bytes, n));
 	}
+	test_nic_close(&nic);
+}
+
+static void one_that_is_waited_for_says_so_for_itself_alone(void **state)
+{
+	struct in6_addr address = test_address(30);
+	const struct vb_headers h = {.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_SEND_ONLY)};
+	struct vb_short packet = {.bytes = 4, .wanted = true, .payload = (const uint8_t *)"abcd"};
+
+	assert_int_equal(test_nic_open(&nic, &address), 0);
+	packet.qpn = test_qpn(nic.registry->slot, 77);
+	packet.header_bytes = (uint32_t)vb_headers_encode(&h, packet.header, sizeof(packet.header));
+	vb_store_be32(packet.header + 4, packet.qpn);
+	assert_int_equal(test_tx(&nic, packet.qpn, 0, 0, "x", 1), 0); /* there is a ring */
+	assert_int_equal(test_poll(&nic), 1);
+	assert_int_equal(vb_local_tx_short(nic.carrier, &packet), 0);
+	packet.wanted = false;
+	assert_int_equal(vb_local_tx_short(nic.carrier, &packet), 0);
+	assert_int_equal(test_poll(&nic), 2);
+	assert_false(nic.wanted); /* the second */
 	test_nic_close(&nic);
 }
 
@@ -437,6 +464,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_packet_to_ourselves_arrives_whole),
 		cmocka_unit_test(short_packets_arrive_by_either_way),
+		cmocka_unit_test(one_that_is_waited_for_says_so_for_itself_alone),
 		cmocka_unit_test(nobody_there_is_an_error),
 		cmocka_unit_test(a_slot_has_one_carrier_and_may_have_another_later),
 		cmocka_unit_test(a_full_ring_says_so_and_then_that_there_is_room),

@@ -28,7 +28,9 @@ struct side {
 	struct vb_mr *mr;
 	struct vb_srq *srq;
 	bool may;
-	unsigned int shorts; /* that went, or came, the short way */
+	unsigned int shorts;	   /* that went, or came, the short way */
+	unsigned int wanted_at[4]; /* how many shorts, where one was waited for */
+	unsigned int wanted;
 	int tx_result;
 	uint8_t *memory;
 	uint8_t log[LOG_BYTES];
@@ -70,6 +72,10 @@ static int note_tx_short(void *env, const struct vb_short *packet)
 	struct side *s = vb_container_of((struct fake *)env, struct side, fake);
 
 	s->shorts++;
+	if (packet->wanted) {
+		assert_true(s->wanted < VB_ARRAY_SIZE(s->wanted_at));
+		s->wanted_at[s->wanted++] = s->shorts;
+	}
 	if (s->tx_result)
 		return s->tx_result;
 	s->fake.tx_count++;
@@ -459,6 +465,39 @@ static void posts(void **state)
 	tell(within_the_window, 1);
 }
 
+/* send_short - and nothing else; it is acknowledged. */
+static void send_short(struct side *s, uint32_t flags)
+{
+	s->log_bytes = 0; /* nobody compares it */
+	start(s);
+	assert_int_equal(post(s, 8, flags, VB_WR_SEND), 0);
+	acknowledge(s);
+	start(s); /* whose completion gives the places back */
+	acknowledge(s);
+}
+
+/* What the program does not hear of it does not wait for; of what it hears of, one in 16. */
+static void says_what_is_waited_for(void **state)
+{
+	static struct side s;
+
+	(void)state;
+	begin(&s, true, false, VB_QPS_RTS, 64);
+	for (int i = 0; i < 40; i++)
+		send_short(&s, VB_SEND_SIGNALED);
+	assert_int_equal(s.shorts, 40);
+	assert_int_equal(s.wanted, 2);
+	assert_int_equal(s.wanted_at[0], 16);
+	assert_int_equal(s.wanted_at[1], 32);
+	for (int i = 0; i < 255; i++) /* with the 8 before them more than a byte counts */
+		send_short(&s, 0);
+	assert_int_equal(s.wanted, 2);
+	send_short(&s, VB_SEND_SIGNALED);
+	assert_int_equal(s.wanted, 3);
+	assert_int_equal(s.wanted_at[2], 296);
+	end(&s);
+}
+
 /* --- receiving --------------------------------------------------------------------------- */
 
 /* A message of one packet: by the NIC's entrance, or put before the judge. */
@@ -664,10 +703,57 @@ static void receives_nothing_odd(void **state)
 	end(&s);
 }
 
+/* The acknowledgement of what is waited for is there when the packet has been taken; any other is
+ * sent when the NIC runs. */
+static void acknowledges_at_once_what_is_waited_for(void **state)
+{
+	static struct side s;
+	const struct vb_headers h = {
+		.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_SEND_ONLY),
+		.pkey = VB_DEFAULT_PKEY,
+		.psn = PEER_PSN,
+		.ack_req = true,
+	};
+	uint8_t packet[VB_BTH_BYTES + 8] = {0};
+	struct vb_rx rx = {.data = packet, .size = sizeof(packet)};
+
+	(void)state;
+	begin(&s, true, false, VB_QPS_RTS, 64);
+	assert_int_equal(vb_headers_encode(&h, packet, sizeof(packet)), VB_BTH_BYTES);
+	vb_store_be32(packet + 4, s.q.qp->qpn);
+	rx.src = s.q.qp->path.dgid;
+	for (uint32_t i = 0; i < 4; i++) {
+		want(&s, 8, 0);
+		vb_store_be32(packet + 8, 0x80000000u | vb_psn_add(PEER_PSN, i));
+		rx.wanted = i % 2;
+		assert_true(vb_rc_take_short(s.fake.nic, &rx));
+		assert_int_equal(s.fake.tx_count, i % 2 ? i / 2 + 1 : i / 2);
+		if (i % 2)
+			assert_int_equal(s.fake.tx_headers.psn, vb_psn_add(PEER_PSN, i));
+	}
+	run(&s); /* the second said all of the first, and nothing is left */
+	assert_int_equal(s.fake.tx_count, 2);
+	/* Where there is no room it waits, as any. */
+	want(&s, 8, 0);
+	s.tx_result = -EAGAIN;
+	rx.wanted = true;
+	vb_store_be32(packet + 8, 0x80000000u | vb_psn_add(PEER_PSN, 4));
+	assert_true(vb_rc_take_short(s.fake.nic, &rx));
+	assert_true(s.q.qp->blocked);
+	s.tx_result = 0;
+	vb_nic_unblock(s.fake.nic);
+	run(&s);
+	assert_int_equal(s.fake.tx_count, 3);
+	assert_int_equal(s.fake.tx_headers.psn, vb_psn_add(PEER_PSN, 4));
+	end(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(posts),
+		cmocka_unit_test(says_what_is_waited_for),
+		cmocka_unit_test(acknowledges_at_once_what_is_waited_for),
 		cmocka_unit_test(receives),
 		cmocka_unit_test(receives_nothing_odd),
 	};
