@@ -358,7 +358,7 @@ static void check_places(const struct vb_qp *qp)
 	VB_ASSERT(!qp->blocked || vb_list_is_linked(&qp->ready_link));
 	if (vb_heap_holds(&qp->timer)) {
 		VB_ASSERT(qp->timer.index < nic->timers.count);
-		VB_ASSERT(nic->timers.items[qp->timer.index] == &qp->timer);
+		VB_ASSERT(nic->timers.items[qp->timer.index].item == &qp->timer);
 	}
 }
 
