@@ -135,7 +135,7 @@ int vb_local_tx_short(struct vb_carrier *carrier, const struct vb_short *packet)
 			     0))
 		return tx_short_with_care(local, packet);
 	local->counters.tx_packets++;
-	local->pace.spoke = true;
+	local->pace.spoke |= packet->bytes > 0;
 	return 0;
 }
 

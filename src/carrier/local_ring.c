@@ -377,7 +377,8 @@ bool vb_local_ring_put_short(struct vb_local *local, struct vb_local_peer *peer,
 	to = at + MARK_BYTES;
 	memcpy(to, packet->header, sizeof(packet->header)); /* the payload overwrites the rest */
 	to += packet->header_bytes;
-	copy(to, packet->payload, packet->bytes);
+	if (packet->bytes)
+		copy(to, packet->payload, packet->bytes);
 	for (uint32_t i = 0; i < packet->pad; i++)
 		to[packet->bytes + i] = 0;
 	end_frame(local, peer, at, need, mark_of(packet->wanted ? size | WANTED : size));

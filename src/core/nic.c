@@ -13,6 +13,7 @@
 #include "core/mcast.h"
 #include "core/timers.h"
 #include "core/transport.h"
+#include "wire/cursor.h"
 
 #define PKEY_BASE_MASK 0x7fffu
 
@@ -265,13 +266,10 @@ static inline bool is_for_the_same(const uint8_t *a, const uint8_t *b)
 }
 
 /* fetch_next - the queue pair of the packet that comes next, if it is one of ours. */
-static void fetch_next(const struct vb_nic *nic, const uint8_t *bth)
+static inline void fetch_next(const struct vb_nic *nic, const uint8_t *bth)
 {
-	struct vb_headers h;
-	const struct vb_qp *qp;
+	const struct vb_qp *qp = vb_nic_find_qp(nic, vb_load_be32(bth + 4) & VB_QPN_MASK);
 
-	vb_bth_decode(&h, bth);
-	qp = vb_nic_find_qp(nic, h.qpn);
 	if (qp)
 		vb_qp_fetch(qp);
 }
@@ -328,7 +326,7 @@ void vb_nic_rx(struct vb_nic *nic, const struct vb_rx *rx, uint64_t now_ns)
 	nic->counters.rx_packets++;
 	if (rx->next && !is_for_the_same(rx->next, rx->data))
 		fetch_next(nic, rx->next);
-	if (!vb_rc_take_short(nic, rx) && !is_next_middle(nic, rx))
+	if (!vb_rc_take_short(nic, rx) && !vb_rc_take_ack(nic, rx) && !is_next_middle(nic, rx))
 		judge(nic, rx);
 }
 
@@ -403,9 +401,9 @@ bool vb_nic_run(struct vb_nic *nic, uint64_t now_ns)
 		struct vb_qp *qp = vb_list_entry(link, struct vb_qp, ready_link);
 
 		was_last = link == last;
-		if (!was_last) /* what it has to send takes about as long as fetching the next */
-			vb_qp_fetch(vb_list_entry(nic->ready.next, struct vb_qp, ready_link));
-		if (run_qp(qp, now_ns))
+		if (vb_rc_turn_short(qp, now_ns))
+			vb_qp_settle(qp);
+		else if (run_qp(qp, now_ns))
 			vb_nic_make_ready(nic, qp);
 	}
 	return !vb_list_is_empty(&nic->ready);

@@ -77,8 +77,8 @@ struct vb_nic_ops {
 	/* tx - takes one packet. 0; -EAGAIN: no room now, vb_nic_unblock() will be called; another
 	 * error drops the packet, as a wire would. */
 	int (*tx)(void *env, const struct vb_path *path, const struct vb_tx *tx);
-	/* tx_short - the same of the usual short SEND, over a path with own_segment. May be NULL.
-	 */
+	/* tx_short - the same of the usual short SEND, or of an acknowledgement, over a path with
+	 * own_segment. May be NULL. */
 	int (*tx_short)(void *env, const struct vb_short *packet);
 	/* direct - moves length bytes between local memory and the peer's region without the peer.
 	 * Returns the bytes moved (> 0) with now_ns brought up to date, or any -errno: the request

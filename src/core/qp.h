@@ -9,7 +9,7 @@
  *   requester.c   from requests to packets, for all types; build.c makes them; rc_requester.c what
  *                 RC adds
  *   rc_responder.c, rc_answers.c, uc.c, ud.c   from packets to memory and completions
- *   rc_short.c    both ways of the usual short message, each in one go
+ *   rc_short.c    both ways of the usual short message, each in one go; rc_short_ack.c of its ACK
  *   xrc.c         what the two halves of XRC have instead of a PD and a receive CQ
  *
  * The send queue is a ring of WQEs with four free-running counters:

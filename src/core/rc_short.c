@@ -12,9 +12,10 @@
  *
  * Usual is a SEND, with immediate data or without, of one packet and one piece of ordinary memory
  * (or inline), to a peer of this host: in RTS, with everything before it sent, nothing being
- * repeated, blocked or fenced, room in the window and a timer that runs. At the responder:
- * with the expected PSN, between two messages, from the peer, for a queue that matches no tags and
- * whose limit is not watched, and whose oldest request has room for all of it in its first piece.
+ * repeated, blocked or fenced, and room in the window. If no timer runs, the next turn starts it.
+ * At the responder: with the expected PSN, between two messages, from the peer, for a queue that
+ * matches no tags and whose limit is not watched, and whose oldest request has room for all of it
+ * in its first piece.
  *
  * The responder's acknowledgement of many messages leaves when all that came at a look is taken. A
  * program that may have 128 under way and asks to hear of each hundredth, as many do, has nothing
@@ -62,8 +63,7 @@ static inline bool may_go(const struct vb_qp *qp, uint32_t bytes)
 
 	return qp->type == VB_QPT_RC && qp->state == VB_QPS_RTS && qp->path.own_segment &&
 	       qp->nic->ops.tx_short && qp->sq_next == qp->sq_head &&
-	       req->sq_assigned == qp->sq_head && req->nxt_psn == req->end_psn &&
-	       req->ack_deadline_ns && !qp->blocked &&
+	       req->sq_assigned == qp->sq_head && req->nxt_psn == req->end_psn && !qp->blocked &&
 	       bytes - 1 < VB_MIN(qp->mtu, VB_SHORT_BYTES) && in_flight < req->cwnd &&
 	       qp->sq_head - vb_qp_sq_free(qp) < qp->cap.max_send_wr && qp->cap.max_send_sge > 0;
 }
@@ -158,6 +158,8 @@ bool vb_rc_post_short(struct vb_qp *qp, const struct vb_short_wr *wr)
 		req->nxt_psn = req->end_psn = vb_psn_add(req->end_psn, 1);
 		req->since_ack_req = 0;
 		qp->sq_next++;
+		if (!req->ack_deadline_ns)
+			vb_nic_make_ready_at_leisure(nic, qp);
 	}
 	vb_qp_settle(qp);
 	return true;

@@ -389,8 +389,7 @@ static inline void start_timer(struct vb_qp *qp, uint64_t now_ns)
 	vb_nic_arm_timer(qp->nic, qp, vb_requester_deadline(qp));
 }
 
-/* start_timer_if_sent - the same where nothing may be. */
-static inline void start_timer_if_sent(struct vb_qp *qp, uint64_t now_ns)
+void vb_requester_start_timer(struct vb_qp *qp, uint64_t now_ns)
 {
 	if (qp->req.nxt_psn != qp->req.una_psn)
 		start_timer(qp, now_ns);
@@ -680,7 +679,7 @@ bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 
 	if (qp->req.wait_until_ns)
 		return false;
-	start_timer_if_sent(qp, now_ns); /* of what was sent at once */
+	vb_requester_start_timer(qp, now_ns); /* of what was sent at once */
 	budget = qp->sq_next == qp->sq_head ? 0 : turn_now(qp);
 	while (outcome == SENT && budget > 0 && qp->sq_next != qp->sq_head) {
 		struct vb_send_wqe *w = vb_qp_wqe(qp, qp->sq_next);
@@ -700,7 +699,7 @@ bool vb_requester_run(struct vb_qp *qp, uint64_t now_ns)
 			budget--;
 		} else if ((from = only_piece(qp, w)) != NULL) {
 			outcome = send_short(qp, w, from);
-			start_timer_if_sent(qp, now_ns);
+			vb_requester_start_timer(qp, now_ns);
 			budget--;
 		} else if (is_of_windows(w)) {
 			outcome = change_window(qp, w);

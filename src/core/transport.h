@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * transport.h - what the transport files (requester.c, rc_requester.c, rc_responder.c,
- * rc_answers.c, uc.c, ud.c, flush.c, sge.c, timing.c) offer each other and qp_state.c.
+ * rc_answers.c, rc_short.c, rc_short_ack.c, uc.c, ud.c, flush.c, sge.c, timing.c) offer each other
+ * and qp_state.c.
  */
 #ifndef VB_CORE_TRANSPORT_H
 #define VB_CORE_TRANSPORT_H
@@ -84,6 +85,8 @@ bool vb_requester_sends_at_once(struct vb_qp *qp);
 bool vb_requester_goes_on(const struct vb_qp *qp);
 /* vb_requester_check_drained - SQD: raises SQ_DRAINED once nothing is under way. */
 void vb_requester_check_drained(struct vb_qp *qp);
+/* vb_requester_start_timer - that of what is on its way, unless nothing is, or it runs. */
+void vb_requester_start_timer(struct vb_qp *qp, uint64_t now_ns);
 uint64_t vb_requester_deadline(const struct vb_qp *qp);
 /* vb_requester_on_deadline - the deadline has come: the end of an RNR wait, or a timeout. */
 void vb_requester_on_deadline(struct vb_qp *qp, uint64_t now_ns);
@@ -174,6 +177,13 @@ void vb_rc_nak(struct vb_qp *qp, enum vb_nak_code code, uint32_t psn);
 /* vb_rc_take_short - takes a packet that is the usual short SEND, at little cost. False: nothing
  * happened, and it is to be decoded and judged. */
 bool vb_rc_take_short(struct vb_nic *nic, const struct vb_rx *rx);
+
+/* --- rc_short_ack.c ---------------------------------------------------------------------- */
+/* vb_rc_turn_short - the turn of a queue pair that has an ACK to give, if anything. False: nothing
+ * happened, and it is to have an ordinary turn. */
+bool vb_rc_turn_short(struct vb_qp *qp, uint64_t now_ns);
+/* vb_rc_take_ack - takes a packet that is the usual ACK. False: nothing happened, as above. */
+bool vb_rc_take_ack(struct vb_nic *nic, const struct vb_rx *rx);
 
 /* --- rc_answers.c ------------------------------------------------------------------------ */
 /* vb_rc_responder_run - sends answers and the acknowledgement. True: more is waiting. */

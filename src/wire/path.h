@@ -63,8 +63,8 @@ struct vb_tx {
 	const struct vb_lent *lent; /* in place of payload, or NULL */
 };
 
-/* A packet whose headers are bytes already, with its payload in one piece: the BTH, and ImmDt
- * behind it where header_bytes says so. */
+/* A packet whose headers are bytes already, with its payload in one piece: the BTH, and ImmDt or an
+ * AETH behind it where header_bytes says so. */
 struct vb_short {
 	uint8_t header[VB_BTH_BYTES + 4];
 	uint32_t header_bytes;

@@ -4,6 +4,8 @@
 #include "local_helper.h"
 #include "wire/cursor.h"
 
+#include "carrier/local_private.h"
+
 static struct test_nic nic;
 
 static void a_packet_to_ourselves_arrives_whole(void **state)
@@ -106,6 +108,50 @@ static void one_that_is_waited_for_says_so_for_itself_alone(void **state)
 	assert_int_equal(vb_local_tx_short(nic.carrier, &packet), 0);
 	assert_int_equal(test_poll(&nic), 2);
 	assert_false(nic.wanted); /* the second */
+	test_nic_close(&nic);
+}
+
+/* An acknowledgement has no payload, and is no answer that anybody waits to be answered. */
+static void so_do_acknowledgements(void **state)
+{
+	struct in6_addr address = test_address(30);
+
+	assert_int_equal(test_nic_open(&nic, &address), 0);
+	for (uint32_t n = 0; n < 200; n++) {
+		struct vb_local *local = vb_container_of(nic.carrier, struct vb_local, base);
+		const struct vb_headers h = {
+			.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_ACK),
+			.pkey = VB_DEFAULT_PKEY,
+			.qpn = test_qpn(nic.registry->slot, 77),
+			.psn = n,
+			.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = 0xabc00 + n},
+		};
+		struct vb_short packet = {.qpn = h.qpn};
+
+		packet.header_bytes =
+			(uint32_t)vb_headers_encode(&h, packet.header, sizeof(packet.header));
+		local->pace.spoke = false;
+		assert_int_equal(vb_local_tx_short(nic.carrier, &packet), 0);
+		assert_false(local->pace.spoke);
+		assert_int_equal(test_poll(&nic), 1);
+		assert_int_equal(nic.headers.opcode, h.opcode);
+		assert_int_equal(nic.headers.psn, n);
+		assert_int_equal(nic.headers.aeth.syndrome, VB_AETH_ACK_NO_CREDIT);
+		assert_int_equal(nic.headers.aeth.msn, 0xabc00 + n);
+		assert_int_equal(nic.payload_bytes, 0);
+		packet = (struct vb_short){.header = {VB_OP_SEND_ONLY, 3 << 4},
+					   .header_bytes = VB_BTH_BYTES,
+					   .qpn = h.qpn,
+					   .bytes = 1,
+					   .pad = 3,
+					   .payload = (const uint8_t *)"x"};
+		packet.header[5] = (uint8_t)(h.qpn >> 16);
+		packet.header[6] = (uint8_t)(h.qpn >> 8);
+		packet.header[7] = (uint8_t)h.qpn;
+		assert_int_equal(vb_local_tx_short(nic.carrier, &packet), 0);
+		assert_true(local->pace.spoke);
+		assert_int_equal(test_poll(&nic), 1);
+	}
 	test_nic_close(&nic);
 }
 
@@ -465,6 +511,7 @@ int main(void)
 		cmocka_unit_test(a_packet_to_ourselves_arrives_whole),
 		cmocka_unit_test(short_packets_arrive_by_either_way),
 		cmocka_unit_test(one_that_is_waited_for_says_so_for_itself_alone),
+		cmocka_unit_test(so_do_acknowledgements),
 		cmocka_unit_test(nobody_there_is_an_error),
 		cmocka_unit_test(a_slot_has_one_carrier_and_may_have_another_later),
 		cmocka_unit_test(a_full_ring_says_so_and_then_that_there_is_room),

@@ -71,7 +71,7 @@ static int note_tx_short(void *env, const struct vb_short *packet)
 {
 	struct side *s = vb_container_of((struct fake *)env, struct side, fake);
 
-	s->shorts++;
+	s->shorts += packet->bytes > 0; /* not an acknowledgement: test_short_ack.c */
 	if (packet->wanted) {
 		assert_true(s->wanted < VB_ARRAY_SIZE(s->wanted_at));
 		s->wanted_at[s->wanted++] = s->shorts;
@@ -79,6 +79,10 @@ static int note_tx_short(void *env, const struct vb_short *packet)
 	if (s->tx_result)
 		return s->tx_result;
 	s->fake.tx_count++;
+	if (packet->bytes == 0)
+		assert_int_equal(vb_headers_decode(&s->fake.tx_headers, packet->header,
+						   packet->header_bytes),
+				 packet->header_bytes);
 	assert_int_equal(packet->qpn, s->q.qp->attr.dest_qpn);
 	assert_int_equal((packet->bytes + packet->pad) % 4, 0);
 	note(s, packet->header, packet->header_bytes);
@@ -211,10 +215,17 @@ static int post(struct side *s, uint32_t length, uint32_t flags, enum vb_wr_opco
 	return post_wr(s, &wr);
 }
 
-/* The first one starts the timer, and goes the long way. */
+/* The first one, by the long way, and its timer. */
 static void start(struct side *s)
 {
-	assert_int_equal(post(s, 4, VB_SEND_SIGNALED, VB_WR_SEND), 0);
+	const struct vb_sge sge = {(uintptr_t)s->memory + 16, 4, s->mr->lkey};
+	const struct vb_send_wr wr = {.wr_id = 1004,
+				      .sges = &sge,
+				      .num_sge = 1,
+				      .opcode = VB_WR_SEND,
+				      .flags = VB_SEND_SIGNALED};
+
+	assert_int_equal(vb_qp_post_send(s->q.qp, &wr), 0);
 	run(s);
 	assert_true(s->q.qp->req.ack_deadline_ns);
 }
@@ -300,6 +311,27 @@ static void of_other_kinds(struct side *s)
 	wr.opcode = VB_WR_RDMA_WRITE;
 	wr.flags = VB_SEND_SIGNALED;
 	assert_int_equal(post_wr(s, &wr), 0);
+	run(s);
+	acknowledge(s);
+}
+
+/* It is started by the next turn, and by none where there is no room. */
+static void without_a_timer(struct side *s)
+{
+	run(s);
+	assert_int_equal(post(s, 8, VB_SEND_SIGNALED, VB_WR_SEND), 0);
+	assert_int_equal(s->q.qp->req.ack_deadline_ns, 0);
+	assert_true(vb_list_is_linked(&s->q.qp->ready_link));
+	assert_false(s->fake.nic->ready_soon);
+	run(s);
+	assert_int_equal(s->q.qp->req.ack_deadline_ns,
+			 s->fake.nic->now_ns + vb_ack_timeout_ns(s->fake.nic, 14));
+	acknowledge(s);
+	s->tx_result = -EAGAIN;
+	assert_int_equal(post(s, 8, VB_SEND_SIGNALED, VB_WR_SEND), 0);
+	assert_true(s->q.qp->blocked);
+	s->tx_result = 0;
+	vb_nic_unblock(s->fake.nic);
 	run(s);
 	acknowledge(s);
 }
@@ -453,6 +485,7 @@ static void posts(void **state)
 	tell(with_flags, 12);
 	tell(inline_up_to_the_limit, 1);
 	tell(of_other_kinds, 0);
+	tell(without_a_timer, 2);
 	tell(to_a_full_queue, 4);
 	tell(of_memory_that_is_not_there, 1);
 	tell(after_its_region_went, 1);
