@@ -106,8 +106,9 @@ void vb_nic_remove_qp(struct vb_nic *nic, struct vb_qp *qp)
 	nic->qps[qp_index(nic, qp->qpn)] = NULL;
 	rest(nic, qp_index(nic, qp->qpn));
 	nic->qp_count--;
-	if (nic->posted_last == qp)
-		nic->posted_last = NULL;
+	for (uint32_t i = 0; i < VB_POSTED_AHEAD; i++)
+		if (nic->posted[i] == qp)
+			nic->posted[i] = NULL;
 	vb_list_remove(&qp->ready_link);
 	vb_heap_remove(&nic->timers, &qp->timer);
 }

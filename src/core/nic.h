@@ -170,6 +170,10 @@ struct vb_nic_config {
 	uint64_t ack_timeout_min_ns; /* a shorter local ACK timeout is lengthened to this */
 };
 
+/* How many posts to other queue pairs ahead the next ones are fetched (transport.h): a power of
+ * two. */
+#define VB_POSTED_AHEAD 4u
+
 struct vb_nic {
 	struct vb_nic_ops ops;
 	void *env;
@@ -196,7 +200,9 @@ struct vb_nic {
 	struct vb_list groups; /* multicast, mcast.c */
 	uint32_t group_count;
 	struct vb_qp *rung;	   /* QPs with requests posted beside the NIC: beside.h */
-	struct vb_qp *posted_last; /* the QP that was posted a send request to, or NULL */
+	struct vb_qp *posted[VB_POSTED_AHEAD]; /* who were posted send requests to lately, or NULL;
+						  the last one at posted_count - 1 */
+	uint32_t posted_count;
 	struct vb_list ready;	   /* QPs that may have something to send */
 	bool ready_soon;	   /* some may; the rest have a timer to start, no more */
 	struct vb_list blocked;	   /* QPs whose carrier had no room */

@@ -16,7 +16,6 @@
 #include "core/transport.h"
 
 #define ATOMIC_BYTES 8
-#define FORESEEN_REQUESTS 3u /* of a queue of two; behind them are its SGEs */
 #define FLAGS_ALL (VB_SEND_FENCE | VB_SEND_SIGNALED | VB_SEND_SOLICITED | VB_SEND_INLINE)
 #define OPCODES_UD (1u << VB_WR_SEND | 1u << VB_WR_SEND_WITH_IMM)
 #define OPCODES_OF_WINDOWS (1u << VB_WR_LOCAL_INV | 1u << VB_WR_BIND_MW)
@@ -232,32 +231,11 @@ int vb_qp_check_send(const struct vb_qp *qp, const struct vb_send_wr *wr)
 	return check_send(qp, wr, &length) ? 0 : -EINVAL;
 }
 
-/* foresee - programs with many QPs post to them in turn, and often in the same turn as before. What
- * came after this one is fetched meanwhile, with the first requests of a small queue, which lie
- * behind it: half of what a post costs is waiting for them. */
-static inline void foresee(struct vb_qp *qp)
-{
-	struct vb_nic *nic = qp->nic;
-	struct vb_qp *last = nic->posted_last;
-
-	if (last == qp)
-		return;
-	if (last && last->posted_next != qp)
-		last->posted_next = qp;
-	nic->posted_last = qp;
-	if (!qp->posted_next)
-		return;
-	vb_qp_fetch(qp->posted_next);
-	for (unsigned int i = 0; i < FORESEEN_REQUESTS; i++)
-		__builtin_prefetch((const uint8_t *)qp->posted_next + sizeof(*qp) +
-				   i * sizeof(struct vb_send_wqe));
-}
-
 int vb_qp_post_send(struct vb_qp *qp, const struct vb_send_wr *wr)
 {
 	uint64_t length;
 
-	foresee(qp);
+	vb_qp_foresee(qp);
 	if (!check_send(qp, wr, &length))
 		return -EINVAL;
 	if (qp->sq_head - vb_qp_sq_free(qp) >= qp->cap.max_send_wr)

@@ -287,17 +287,17 @@ struct vb_responder {
 
 /* Whether the peer of an idle connection is still there: watch.c. */
 struct vb_watch {
-	uint64_t interval_ns; /* 0: nobody watches */
 	uint64_t heard_ns, due_ns;
-	uint32_t unanswered; /* probes in a row */
+	uint32_t unanswered;  /* probes in a row */
+	uint64_t interval_ns; /* 0: nobody watches */
 };
 
 /* In the order in which a message needs them, since with thousands of queue pairs each line that it
  * touches is one that the processor has to fetch:
  *
  *      line  0     1            2            3, 4   5                7
- *            sq_   requester,   links, CQs   path   caps, attr       responder
- *            posting, sending, being acknowledged: 0, 1, 2, 3, 5
+ *            sq_   requester,   links, CQs   path   caps, attr       watch, responder
+ *            posting, sending: 0, 1, 2, 3, 5; being acknowledged, 7 besides
  *            receiving, acknowledging: 0, 2, 3, 5, 7
  *
  * The first VB_QP_HOT_BYTES are fetched ahead where it is known whose turn is next. */
@@ -330,14 +330,15 @@ struct vb_qp {
 	struct vb_cq *recv_cq;
 
 	const struct vb_qp
-		*posted_next; /* after it, lately; perhaps gone: never to be looked into */
+		*posted_next; /* soon after it, lately; perhaps gone: never to be looked into */
 	struct vb_path path;  /* RC, UC: resolved from attr.ah */
 
 	struct vb_qp_cap cap;
-	uint32_t flows; /* rules that lead here */
-	struct vb_watch watch;
-	struct vb_qp_attr attr; /* as set by modify */
+	uint32_t flows;		 /* rules that lead here */
+	const void *posted_user; /* of posted_next, as user; perhaps gone as well */
+	struct vb_qp_attr attr;	 /* as set by modify */
 
+	struct vb_watch watch;
 	struct vb_responder resp;
 	struct vb_rq rq; /* own receive queue; empty with an SRQ */
 	struct vb_sge

@@ -132,6 +132,7 @@ bool vb_rc_post_short(struct vb_qp *qp, const struct vb_short_wr *wr)
 	struct vb_short packet;
 	int r;
 
+	vb_qp_foresee(qp);
 	if (!may_go(qp, wr->sge->length))
 		return false;
 	if (!(wr->flags & VB_SEND_INLINE))

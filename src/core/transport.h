@@ -72,6 +72,36 @@ void vb_qp_forget(struct vb_qp *qp);
  * silent. */
 void vb_qp_complete_send(struct vb_qp *qp, enum vb_status status, const struct vb_reason *reason);
 
+/* --- posting, both ways -------------------------------------------------------------------- */
+#define VB_FORESEEN_REQUESTS 3u /* of a queue of two; behind them are its SGEs */
+
+/* vb_qp_foresee - programs with many QPs post to them in turn, and often in the same turn as
+ * before. Those that came a few posts after this one are fetched meanwhile, with the first requests
+ * of a small queue, which lie behind it: half of what a post costs is waiting for them. So is the
+ * place where the answer will look for this one. */
+static inline void vb_qp_foresee(struct vb_qp *qp)
+{
+	struct vb_nic *nic = qp->nic;
+	struct vb_qp **place, *before;
+
+	if (nic->posted[(nic->posted_count - 1) % VB_POSTED_AHEAD] == qp)
+		return;
+	place = &nic->posted[nic->posted_count++ % VB_POSTED_AHEAD];
+	before = *place;
+	*place = qp;
+	if (before && before->posted_next != qp) {
+		before->posted_next = qp;
+		before->posted_user = qp->user;
+	}
+	__builtin_prefetch(&nic->qps[qp->qpn - nic->config.qpn_base]);
+	if (!qp->posted_next)
+		return;
+	vb_qp_fetch(qp->posted_next);
+	for (unsigned int i = 0; i < VB_FORESEEN_REQUESTS; i++)
+		__builtin_prefetch((const uint8_t *)qp->posted_next + sizeof(*qp) +
+				   i * sizeof(struct vb_send_wqe));
+}
+
 /* --- requester.c ------------------------------------------------------------------------- */
 /* vb_requester_start - entering RTS: cursors at sq_psn. */
 void vb_requester_start(struct vb_qp *qp);

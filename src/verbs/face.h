@@ -212,8 +212,8 @@ struct vb_face_qp {
 		void); /* ex's wr_flush in releases newer than the header we are built with */
 	struct vb_engine *engine;
 	struct vb_qp *core;
+	bool beside; /* one thread alone posts to it, beside the NIC */
 	struct vb_rings rings;
-	bool beside;		    /* one thread alone posts to it, beside the NIC */
 	struct vb_builder *builder; /* qp_ex.c; NULL for a QP made without send_ops_flags */
 	int sq_sig_all;
 	struct ibv_xrcd *xrcd; /* XRC_RECV */

@@ -145,6 +145,16 @@ static inline bool post_short(const struct vb_face_qp *qp, const struct ibv_send
 	       vb_rc_post_short(qp->core, &wanted);
 }
 
+/* foresee - the lines that a post needs of the queue pair whose turn comes soon (core/qp.h). */
+static inline void foresee(const struct vb_face_qp *next)
+{
+	if (!next)
+		return;
+	__builtin_prefetch(next);
+	__builtin_prefetch(&next->engine);
+	__builtin_prefetch(&next->beside);
+}
+
 int vb_face_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct vb_face_qp *qp = vb_face_qp(ibv);
@@ -158,6 +168,7 @@ int vb_face_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_sen
 		*bad = wr;
 		return EIO;
 	}
+	foresee(qp->core->posted_user);
 	for (; wr; wr = wr->next) {
 		if (post_short(qp, wr))
 			continue;

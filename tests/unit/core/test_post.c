@@ -790,6 +790,43 @@ static void test_short_messages_go_at_once_where_nothing_is_gained_by_waiting(vo
 	tear_down(&x);
 }
 
+/* Queue pairs that are posted to in turn: each knows who comes some posts after it. The short way
+ * remembers as the long one does. */
+static void test_turns_are_remembered_until_one_is_gone(void **state)
+{
+	enum { COUNT = VB_POSTED_AHEAD + 3 };
+	struct vb_qp *qps[COUNT];
+	struct fixture x;
+	char users[COUNT];
+
+	set_up(&x, VB_QPT_RC, VB_QPS_RTS);
+	for (uint32_t i = 0; i < COUNT; i++) {
+		struct vb_qp_init init = fake_qp_init(VB_QPT_RC, x.q.cq);
+
+		init.user = &users[i];
+		qps[i] = vb_qp_create(x.q.pd, &init);
+		fake_bring_to(qps[i], VB_QPS_RTS);
+	}
+	for (uint32_t i = 0; i < COUNT; i++) {
+		const struct vb_send_wr wr = {.sges = &x.sge, .num_sge = 1, .opcode = VB_WR_SEND};
+		const struct vb_short_wr wanted = {.sge = &x.sge};
+
+		assert_int_equal(vb_qp_post_send(qps[i], &wr), 0);
+		assert_false(vb_rc_post_short(qps[i], &wanted)); /* the same one again */
+	}
+	for (uint32_t i = 0; i < COUNT; i++) {
+		const uint32_t next = i + VB_POSTED_AHEAD;
+
+		assert_ptr_equal(qps[i]->posted_next, next < COUNT ? qps[next] : NULL);
+		assert_ptr_equal(qps[i]->posted_user, next < COUNT ? &users[next] : NULL);
+	}
+	for (uint32_t i = 0; i < COUNT; i++)
+		vb_qp_destroy(qps[i]);
+	for (uint32_t i = 0; i < VB_POSTED_AHEAD; i++)
+		assert_null(x.fake.nic->posted[i]);
+	tear_down(&x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -815,6 +852,7 @@ int main(void)
 		cmocka_unit_test(test_each_completion_frees_up_to_itself),
 		cmocka_unit_test(test_sq_sig_all),
 		cmocka_unit_test(test_receive_queue_is_bounded),
+		cmocka_unit_test(test_turns_are_remembered_until_one_is_gone),
 		cmocka_unit_test(test_first_fails_with_the_cause_the_rest_is_flushed),
 		cmocka_unit_test(test_unreliable_stops_the_send_queue_only),
 		cmocka_unit_test(test_ud_message_over_the_mtu),
