@@ -7,71 +7,10 @@
  * Which of the two a datagram came by is told by the count of system calls that brought something.
  */
 #define _GNU_SOURCE
-#include "own_network.h"
-#include "udp_fixture.h"
+#include "udp_ring_fixture.h"
 
-#include <linux/ip.h>
 #include <net/if.h>
-#include <netinet/udp.h>
-#include <sys/un.h>
 #include <sys/wait.h>
-
-#define LONG_BYTES 3000u /* of payload; the ring takes VB_UDP_RING_SHORT with the headers */
-
-static uint8_t pattern[65536];
-
-/* The packets of a host count up from 0. */
-static bool counts_up(void *env, const uint8_t *packet)
-{
-	const struct host *h = env;
-	struct vb_headers headers;
-
-	vb_bth_decode(&headers, packet);
-	return headers.psn == h->packets;
-}
-
-static void check_psn(struct host *h)
-{
-	assert_int_equal(h->headers.psn, h->packets - 1);
-	assert_memory_equal(h->payload, pattern + h->headers.psn, h->payload_bytes);
-}
-
-static struct host *open_with_ring(const char *address)
-{
-	struct host *h = host_open(address);
-
-	assert_non_null(vb_udp_of(h->carrier)->ring);
-	assert_true(h->carrier->looks_cheaply);
-	h->on_packet = check_psn;
-	host_settle(h); /* probes come by sockets */
-	h->test = (void *)(uintptr_t)host_counters(h).rx_calls;
-	return h;
-}
-
-/* rx_calls - since the host was opened. */
-static uint64_t rx_calls(const struct host *h)
-{
-	return host_counters(h).rx_calls - (uint64_t)(uintptr_t)h->test;
-}
-
-static int make_network(void **state)
-{
-	for (size_t i = 0; i < sizeof(pattern); i++)
-		pattern[i] = (uint8_t)(i * 2654435761u >> 13);
-	host_is_next = counts_up;
-	return enter_namespace() && run("link set lo multicast on up") &&
-			       run("addr add fd00::1/128 dev lo nodad") &&
-			       run("addr add fd00::2/128 dev lo nodad")
-		       ? 0
-		       : -1;
-}
-
-static void send_now(struct host *a, const struct vb_path *path, const struct host *b, uint32_t psn,
-		     size_t bytes)
-{
-	assert_int_equal(host_send(a, path, host_qpn(b, 1), psn, pattern + psn, bytes), 0);
-	host_flush(a);
-}
 
 /* ICRC and BTH are 16 bytes of a datagram; payload and pad the others. */
 static void the_short_come_by_the_ring(void **state)
@@ -179,180 +118,6 @@ static void a_packet_behind_a_lost_one_is_delivered(void **state)
 	send_now(a, &path, b, 7, 8);
 	host_wait(b, 1);
 	assert_int_equal(b->headers.psn, 7);
-	host_close(a);
-	host_close(b);
-}
-
-/* Who sends what is never the next one, and keeps the socket full, holds up nothing for long. */
-static uint64_t short_came_at[16];
-static unsigned int shorts;
-
-static void note_shorts(struct host *h)
-{
-	if (h->payload_bytes < LONG_BYTES && shorts < VB_ARRAY_SIZE(short_came_at))
-		short_came_at[shorts++] = h->packets - 1;
-}
-
-static void a_full_socket_does_not_hold_the_ring_up(void **state)
-{
-	struct host *a = open_with_ring("127.7.5.27"), *b = open_with_ring("127.7.5.28");
-	const struct vb_path path = host_path(a, &b->address);
-	const uint32_t longs = VB_UDP_RING_PATIENCE + 40;
-	bool room = false;
-
-	b->on_packet = note_shorts;
-	shorts = 0;
-	for (uint32_t n = 0; n < 4; n++)
-		send_now(a, &path, b, 60000, 8);
-	for (uint32_t n = 0; n < longs; n++) {
-		send_now(a, &path, b, 50000, LONG_BYTES);
-		if (n % 4 == 3) /* the receive buffer may be small */
-			b->carrier->ops->poll(b->carrier, 4, &room);
-	}
-	host_wait(b, longs + 4);
-	assert_int_equal(shorts, 4);
-	assert_in_range(short_came_at[0], 4, VB_UDP_RING_PATIENCE);
-	for (unsigned int i = 1; i < 4; i++) /* the others are not waited for again */
-		assert_int_equal(short_came_at[i], short_came_at[0] + i);
-	host_close(a);
-	host_close(b);
-}
-
-/* A ring that is never empty: for each short datagram that comes another one is sent, until one
- * came by a socket. */
-#define BACKLOG 300u
-#define TOO_MANY 100000u
-
-static struct {
-	struct host *from;
-	struct vb_path path;
-	uint32_t packets; /* of a datagram */
-	uint32_t by_ring;
-	bool by_socket;
-} busy;
-
-static bool any_is_next(void *env, const uint8_t *packet)
-{
-	return true;
-}
-
-static void send_busy(const struct host *to)
-{
-	for (uint32_t n = 0; n < busy.packets; n++)
-		assert_int_equal(host_send(busy.from, &busy.path, host_qpn(to, 1), 0, pattern, 8),
-				 0);
-	host_flush(busy.from);
-}
-
-static void keep_busy(struct host *h)
-{
-	busy.by_socket |= h->payload_bytes != 8;
-	busy.by_ring += !busy.by_socket;
-	if (!busy.by_socket && busy.by_ring < TOO_MANY && busy.by_ring % busy.packets == 0)
-		send_busy(h);
-}
-
-static void begin_busy(struct host *from, struct host *to, uint32_t packets)
-{
-	busy.from = from;
-	busy.path = host_path(from, &to->address);
-	busy.packets = packets;
-	busy.by_ring = 0;
-	busy.by_socket = false;
-	to->on_packet = keep_busy;
-	for (uint32_t n = 0; n < BACKLOG; n++)
-		send_busy(to);
-}
-
-/* take_turns - how many came by the ring before the first of a socket; budget: of a poll. */
-static uint32_t take_turns(struct host *to, int budget)
-{
-	const struct vb_udp *udp = vb_udp_of(to->carrier);
-	bool room = false;
-
-	while (!busy.by_socket && !vb_udp_ring_is_empty(udp->ring))
-		to->carrier->ops->poll(to->carrier, budget, &room);
-	assert_true(busy.by_socket);
-	to->on_packet = NULL;
-	host_settle(to);
-	return busy.by_ring;
-}
-
-static void a_ring_that_never_empties_leaves_the_socket_its_turn(void **state)
-{
-	struct host *a = open_with_ring("127.7.5.32"), *b;
-
-	host_is_next = any_is_next;
-	b = open_with_ring("127.7.5.33");
-	host_is_next = counts_up;
-	begin_busy(a, b, 1);
-	send_now(a, &busy.path, b, 0, LONG_BYTES);
-	assert_int_equal(take_turns(b, 128), VB_UDP_RING_ROW);
-	host_close(a);
-	host_close(b);
-}
-
-/* others_have_their_turn - one to address at, cold or warm, comes although the ring is never empty
- * and is of another socket. */
-static void others_have_their_turn(struct host *from, struct host *to, const struct in6_addr *at,
-				   uint32_t qpn)
-{
-	const uint32_t most = vb_udp_of(to->carrier)->address_count * VB_UDP_RING_ROW;
-	const struct vb_path path = host_path(from, at);
-	struct host *short_ones = open_with_ring("127.7.5.39");
-
-	to->on_packet = NULL;
-	for (unsigned int is_warm = 0; is_warm < 2; is_warm++) {
-		const uint64_t before = to->packets;
-
-		if (is_warm) {
-			assert_int_equal(host_send(from, &path, qpn, 0, pattern, 8), 0);
-			host_flush(from);
-			host_wait(to, before + 1);
-		}
-		begin_busy(short_ones, to, 1);
-		assert_int_equal(host_send(from, &path, qpn, 0, pattern, LONG_BYTES), 0);
-		host_flush(from);
-		assert_in_range(take_turns(to, 128), 1, most);
-	}
-	host_close(short_ones);
-}
-
-static struct host *open_with(const char *address, const char *second)
-{
-	struct vb_udp_config config = {.addresses = {test_address(address)},
-				       .address_count = second ? 2 : 1,
-				       .ifindex = 1}; /* the loopback interface */
-	struct host *h;
-
-	if (second)
-		config.addresses[1] = test_address(second);
-	host_is_next = any_is_next;
-	h = host_create(config);
-	host_is_next = counts_up;
-	(void)host_path(h, &h->address);
-	host_settle(h);
-	return h;
-}
-
-static void a_busy_ring_leaves_ipv6_its_turn(void **state)
-{
-	struct host *a = host_open("fd00::1"), *b = open_with("127.7.5.37", "fd00::2");
-	const struct in6_addr six = test_address("fd00::2");
-
-	others_have_their_turn(a, b, &six, host_qpn(b, 1));
-	host_close(a);
-	host_close(b);
-}
-
-static void a_busy_ring_leaves_a_group_its_turn(void **state)
-{
-	struct host *a = open_with("127.7.5.40", NULL), *b = open_with("127.7.5.38", NULL);
-	const struct in6_addr group = test_address("239.7.5.1");
-
-	assert_int_equal(vb_udp_join(b->carrier, &group), 0);
-	host_settle(b);
-	others_have_their_turn(a, b, &group, VB_QPN_MULTICAST);
 	host_close(a);
 	host_close(b);
 }
@@ -550,38 +315,6 @@ static void many_processes_do_without(void **state)
 
 /* --- what is left to the sockets --------------------------------------------------------- */
 
-/* The carrier's own packet as an IP packet of ours, with its header's length in words. */
-static size_t ip_packet(uint8_t out[256], const struct host *to, const char *from, uint8_t words)
-{
-	struct vb_icrc_ip ip = {.src = test_address(from),
-				.dst = to->address,
-				.src_port = 50000,
-				.dst_port = VB_ROCE_PORT,
-				.dont_fragment = true};
-	const struct vb_headers h = {.opcode = vb_opcode(VB_TRANSPORT_UC, VB_OP_SEND_ONLY),
-				     .qpn = host_qpn(to, 1)};
-	uint8_t *udp = out + words * 4, *bth = udp + 8;
-	const int n = vb_headers_encode(&h, bth, 64);
-	const uint16_t bytes = (uint16_t)(words * 4 + 8 + n + VB_ICRC_BYTES);
-	struct iphdr header = {.version = 4,
-			       .ihl = words,
-			       .tot_len = htons(bytes),
-			       .frag_off = htons(0x4000),
-			       .ttl = 64,
-			       .protocol = IPPROTO_UDP};
-
-	memset(out, 1, words * 4); /* options that do nothing */
-	memcpy(&header.saddr, &ip.src.s6_addr[12], 4);
-	memcpy(&header.daddr, &ip.dst.s6_addr[12], 4);
-	memcpy(out, &header, sizeof(header));
-	memcpy(udp,
-	       (uint16_t[]){htons(ip.src_port), htons(VB_ROCE_PORT),
-			    htons((uint16_t)(bytes - words * 4)), 0},
-	       8);
-	vb_icrc_store(bth + n, vb_icrc_begin_bth(&ip, (size_t)n + VB_ICRC_BYTES, bth, (size_t)n));
-	return bytes;
-}
-
 static void send_ip(const struct host *to, const uint8_t *packet, size_t bytes)
 {
 	const struct sockaddr_in name = {.sin_family = AF_INET,
@@ -656,32 +389,6 @@ static void a_frame_for_another_address_is_dropped(void **state)
 
 /* --- strays ------------------------------------------------------------------------------ */
 
-/* hand - what another process got by mistake, and says whether it was short. */
-static void hand(struct host *b, const char *from, uint8_t is_short)
-{
-	struct sockaddr_un name;
-	socklen_t name_bytes = sizeof(name);
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	const uint32_t magic = 0x76627374u;
-	const uint16_t port = 50000;
-	uint8_t packet[256], handed[256] = {0};
-	const size_t bytes = ip_packet(packet, b, from, 5) - 28;
-
-	assert_int_equal(
-		getsockname(vb_udp_of(b->carrier)->stray_fd, (struct sockaddr *)&name, &name_bytes),
-		0);
-	memcpy(handed, &magic, 4);
-	memcpy(handed + 4, &port, 2);
-	memcpy(handed + 8, (struct in6_addr[]){test_address(from)}, 16);
-	memcpy(handed + 24, &b->address, 16);
-	handed[41] = 64;
-	handed[42] = is_short;
-	memcpy(handed + 48, packet + 28, bytes);
-	assert_int_equal(sendto(fd, handed, 48 + bytes, 0, (struct sockaddr *)&name, name_bytes),
-			 48 + bytes);
-	close(fd);
-}
-
 /* It was in our ring too. */
 static void a_short_stray_is_not_taken_twice(void **state)
 {
@@ -693,20 +400,6 @@ static void a_short_stray_is_not_taken_twice(void **state)
 	host_settle(b);
 	assert_int_equal(b->packets, 1);
 	assert_int_equal(host_counters(b).rx_handed, 1);
-	host_close(b);
-}
-
-/* Each poll ends in the middle of a train. */
-static void a_busy_ring_leaves_strays_their_turn(void **state)
-{
-	struct host *a = open_with_ring("127.7.5.44"), *b = open_with("127.7.5.45", NULL);
-	bool room = false;
-
-	begin_busy(a, b, 2);
-	b->carrier->ops->poll(b->carrier, 1, &room);
-	hand(b, "127.7.5.46", 0);
-	assert_in_range(take_turns(b, 2), 1, 2 * VB_UDP_EVENTS_EVERY * VB_UDP_RING_FACTOR + 1);
-	host_close(a);
 	host_close(b);
 }
 
@@ -818,10 +511,6 @@ int main(void)
 		cmocka_unit_test(the_order_is_kept),
 		cmocka_unit_test(the_order_of_each_queue_pair_is_kept),
 		cmocka_unit_test(a_packet_behind_a_lost_one_is_delivered),
-		cmocka_unit_test(a_full_socket_does_not_hold_the_ring_up),
-		cmocka_unit_test(a_ring_that_never_empties_leaves_the_socket_its_turn),
-		cmocka_unit_test(a_busy_ring_leaves_ipv6_its_turn),
-		cmocka_unit_test(a_busy_ring_leaves_a_group_its_turn),
 		cmocka_unit_test(what_the_ring_has_no_room_for_is_counted),
 		cmocka_unit_test(who_sleeps_is_woken),
 		cmocka_unit_test(each_process_has_its_own),
@@ -829,7 +518,6 @@ int main(void)
 		cmocka_unit_test(wrong_lengths_are_dropped),
 		cmocka_unit_test(a_frame_for_another_address_is_dropped),
 		cmocka_unit_test(a_short_stray_is_not_taken_twice),
-		cmocka_unit_test(a_busy_ring_leaves_strays_their_turn),
 		cmocka_unit_test(an_interface_that_is_not_ethernet_has_none),
 		cmocka_unit_test(a_train_for_two_reaches_both),
 		cmocka_unit_test(many_processes_do_without),
