@@ -34,6 +34,7 @@
 #define LOCAL_BUDGET 256 /* packets a look */
 #define UDP_BUDGET 128	 /* two trains: their sender may go on before more is looked at */
 #define ROUNDS 8	 /* of one vb_engine_run */
+#define LATE_ROUNDS 64	 /* of looks before a timer runs out */
 #define HOT_LOOKS 64	 /* empty looks at the sockets before looking less often */
 #define WARM_LOOKS 1024
 #define WARM_EVERY 4
@@ -84,6 +85,7 @@ static int look_at_udp(struct vb_engine *engine)
 	if (engine->raw)
 		got += look_at_raw(engine);
 	engine->udp_skipped = 0;
+	engine->udp_has_more = got >= UDP_BUDGET;
 	atomic_store_explicit(&engine->udp_looks,
 			      atomic_load_explicit(&engine->udp_looks, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
@@ -116,31 +118,46 @@ static bool is_due(const struct vb_engine *engine)
 	return vb_engine_due(engine) <= engine->nic->now_ns;
 }
 
-/* Whether a timer is due that an answer by UDP would stop. The connection manager's have such
- * answers although nothing else may come. */
-static bool timer_of_udp_is_due(const struct vb_engine *engine)
-{
-	const uint64_t now_ns = engine->nic->now_ns;
-
-	return (may_come_by_udp(engine) && vb_nic_deadline(engine->nic) <= now_ns) ||
-	       (engine->gsi_busy && vb_gsi_deadline(engine) <= now_ns);
-}
-
 static void tell_time(struct vb_engine *engine)
 {
 	if (!engine->now_is_fresh)
 		vb_engine_refresh(engine);
 }
 
-/* The core's turn; the time was told. A timer that is due must not run out on an answer that came
- * in time and lies in the socket: the process may have been stopped, or without a processor, for
- * longer than that. */
+static bool timer_is_due(const struct vb_engine *engine)
+{
+	const uint64_t now_ns = engine->nic->now_ns;
+
+	return vb_nic_deadline(engine->nic) <= now_ns ||
+	       (engine->gsi_busy && vb_gsi_deadline(engine) <= now_ns);
+}
+
+/* A timer that is due must not run out on an answer that came in time and lies in a ring or a
+ * socket, with much before it perhaps: the process may have been stopped, or without a processor,
+ * for longer than that. The connection manager's answers come by UDP although nothing else may. */
+static int look_before_timers(struct vb_engine *engine, bool looked_at_udp)
+{
+	bool with_udp = (!looked_at_udp || engine->udp_has_more) &&
+			(may_come_by_udp(engine) || engine->gsi_busy);
+	int got = 0, local = 1;
+
+	vb_engine_shield(engine);
+	for (int round = 0; round < LATE_ROUNDS && (local > 0 || with_udp) && timer_is_due(engine);
+	     round++) {
+		local = engine->local ? look(engine, engine->local, LOCAL_BUDGET) : 0;
+		got += local;
+		if (with_udp)
+			got += look_at_udp(engine);
+		with_udp = with_udp && engine->udp_has_more;
+	}
+	return got;
+}
+
+/* The core's turn; the time was told. */
 static int run_core(struct vb_engine *engine, bool looked_at_udp)
 {
-	int got = 0;
+	const int got = timer_is_due(engine) ? look_before_timers(engine, looked_at_udp) : 0;
 
-	if (!looked_at_udp && timer_of_udp_is_due(engine))
-		got = look_at_udp(engine);
 	if (engine->gsi_busy && vb_gsi_deadline(engine) <= engine->nic->now_ns) {
 		vb_engine_shield(engine);
 		vb_gsi_run(engine);

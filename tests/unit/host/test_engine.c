@@ -129,41 +129,128 @@ static void ipv6_loopback(void **state)
 	unsetenv("VERBENA_LOCAL");
 }
 
+static struct vb_qp *to_itself(struct side *side)
+{
+	struct vb_qp_init init = {
+		.type = VB_QPT_RC,
+		.send_cq = side->cq,
+		.recv_cq = side->cq,
+		.cap = {.max_send_wr = 2, .max_send_sge = 1},
+	};
+	struct vb_qp *qp = vb_qp_create(side->pd, &init);
+	struct vb_qp_attr attr = {
+		.qp_state = VB_QPS_INIT, .port_num = 1, .access_flags = VB_ACCESS_REMOTE_ALL};
+
+	REQUIRE(qp);
+	REQUIRE(vb_qp_modify(qp, &attr,
+			     VB_QP_STATE | VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS) ==
+		0);
+	attr = (struct vb_qp_attr){
+		.qp_state = VB_QPS_RTR,
+		.path_mtu = VB_MTU_1024,
+		.dest_qpn = qp->qpn,
+		.max_dest_rd_atomic = 1,
+		.ah = {.dgid = side->mine.gids[1],
+		       .sgid_index = 1,
+		       .is_global = true,
+		       .port_num = 1},
+	};
+	REQUIRE(vb_qp_modify(qp, &attr,
+			     VB_QP_STATE | VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN |
+				     VB_QP_RQ_PSN | VB_QP_MAX_DEST_RD_ATOMIC |
+				     VB_QP_MIN_RNR_TIMER) == 0);
+	attr = (struct vb_qp_attr){
+		.qp_state = VB_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7};
+	REQUIRE(vb_qp_modify(qp, &attr,
+			     VB_QP_STATE | VB_QP_SQ_PSN | VB_QP_TIMEOUT | VB_QP_RETRY_CNT |
+				     VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC) == 0);
+	return qp;
+}
+
 /* --- an answer in time, looked at too late ----------------------------------------------- */
 
-/* One attempt only. The engine's lock is kept, so that its thread stays away like the rest of a
- * process that was stopped; when the next call is made the ACK has come and its timer has run out.
- */
-static void looks_late(struct side *side)
+static void post_bare(struct side *side, struct vb_qp *qp, uint32_t flags, uint64_t remote_addr,
+		      uint32_t rkey)
 {
-	struct vb_sge sge;
-	struct vb_send_wr wr;
-
-	side_open(side);
-	sge = (struct vb_sge){(uintptr_t)side->buffer, 64, side->mr->lkey};
-	side_connect(side);
-	fill(side->buffer, 64, 9);
-	wr = (struct vb_send_wr){
+	struct vb_sge sge = {(uintptr_t)side->buffer, 64, side->mr->lkey};
+	const struct vb_send_wr wr = {
 		.opcode = VB_WR_RDMA_WRITE,
 		.sges = &sge,
 		.num_sge = 1,
-		.flags = VB_SEND_SIGNALED,
-		.remote_addr = side->theirs.addr,
-		.rkey = side->theirs.rkey,
+		.flags = flags,
+		.remote_addr = remote_addr,
+		.rkey = rkey,
 	};
-	REQUIRE(vb_engine_enter(side->engine));
+
+	REQUIRE(vb_qp_post_send(qp, &wr) == 0);
+}
+
+/* Inside. One attempt only. The engine's lock is kept, so that its thread stays away like the rest
+ * of a process that was stopped; when the next call is made the ACK has come, behind much else, and
+ * its timer has run out. */
+static void outlast_the_timer(struct side *side)
+{
+	fill(side->buffer, 64, 9);
 	side->qp->attr.retry_cnt = 0;
 	side->qp->req.retries_left = 0;
-	REQUIRE(vb_qp_post_send(side->qp, &wr) == 0);
+	meet(side); /* the other is inside as well */
+	post_bare(side, side->qp, VB_SEND_SIGNALED, side->theirs.addr, side->theirs.rkey);
 	vb_engine_pump(side->engine);
+	meet(side);
 	meet(side);
 	while (vb_engine_now() <= vb_nic_deadline(vb_engine_nic(side->engine)))
 		sched_yield();
+}
+
+static void looks_late(struct side *side)
+{
+	side_open(side);
+	side_connect(side);
+	REQUIRE(vb_engine_enter(side->engine));
+	outlast_the_timer(side);
 	vb_engine_pump(side->engine);
 	vb_engine_leave(side->engine);
 	expect(side, by_polling, VB_WC_RDMA_WRITE);
 	meet(side);
 	side_close(side);
+}
+
+/* The next call is a post, which looks at nothing but one time in many: the first one. */
+static void posts_late(struct side *side)
+{
+	struct vb_qp *other;
+
+	side_open(side);
+	side_connect(side);
+	REQUIRE(vb_engine_enter(side->engine));
+	other = to_itself(side);
+	outlast_the_timer(side);
+	side->engine->pumps = 0;
+	post_bare(side, other, 0, (uintptr_t)side->buffer + HALF, side->mr->rkey);
+	vb_engine_pump_posts(side->engine);
+	vb_engine_leave(side->engine);
+	expect(side, by_polling, VB_WC_RDMA_WRITE);
+	meet(side);
+	REQUIRE(vb_engine_enter(side->engine));
+	vb_qp_destroy(other);
+	vb_engine_leave(side->engine);
+	side_close(side);
+}
+
+/* Packets for nobody: more than one look at a ring or a socket takes. */
+static void crowd(struct side *side)
+{
+	const struct vb_headers headers = {
+		.opcode = vb_opcode(VB_TRANSPORT_UC, VB_OP_SEND_ONLY),
+		.pkey = VB_DEFAULT_PKEY,
+		.qpn = side->theirs.qpn ^ 1,
+	};
+	const struct vb_tx tx = {.headers = &headers};
+	struct vb_carrier *carrier = side->qp->path.carrier;
+
+	for (int i = 0; i < 600; i++)
+		REQUIRE(carrier->ops->tx(carrier, &side->qp->path, &tx) == 0);
+	carrier->ops->flush(carrier);
 }
 
 static void acknowledges(struct side *side)
@@ -173,6 +260,11 @@ static void acknowledges(struct side *side)
 	side_open(side);
 	last = side->buffer + 63;
 	side_connect(side);
+	REQUIRE(vb_engine_enter(side->engine));
+	meet(side);
+	meet(side);
+	crowd(side);
+	vb_engine_leave(side->engine);
 	while (*last != pattern(9, 63))
 		sched_yield();
 	/* Whoever placed it had the lock, and gave it back with the ACK on its way. */
@@ -186,6 +278,11 @@ static void acknowledges(struct side *side)
 static void an_answer_in_time_counts(void **state)
 {
 	run_pair(looks_late, "127.8.1.14", acknowledges, "127.8.1.15", 1);
+	run_pair(posts_late, "127.8.1.14", acknowledges, "127.8.1.15", 1);
+	setenv("VERBENA_DIRECT", "0", 1);
+	run_pair(looks_late, "127.8.1.16", acknowledges, "127.8.1.16", 1);
+	run_pair(posts_late, "127.8.1.16", acknowledges, "127.8.1.16", 1);
+	unsetenv("VERBENA_DIRECT");
 }
 
 /* --- posted, then never called again ----------------------------------------------------- */
@@ -238,44 +335,6 @@ static void only_memory_is_watched(void **state)
 
 #define ROW 16u
 #define ROWS 2000 /* some are disturbed where the machine is busy */
-
-static struct vb_qp *to_itself(struct side *side)
-{
-	struct vb_qp_init init = {
-		.type = VB_QPT_RC,
-		.send_cq = side->cq,
-		.recv_cq = side->cq,
-		.cap = {.max_send_wr = 2, .max_send_sge = 1},
-	};
-	struct vb_qp *qp = vb_qp_create(side->pd, &init);
-	struct vb_qp_attr attr = {
-		.qp_state = VB_QPS_INIT, .port_num = 1, .access_flags = VB_ACCESS_REMOTE_ALL};
-
-	REQUIRE(qp);
-	REQUIRE(vb_qp_modify(qp, &attr,
-			     VB_QP_STATE | VB_QP_PKEY_INDEX | VB_QP_PORT | VB_QP_ACCESS_FLAGS) ==
-		0);
-	attr = (struct vb_qp_attr){
-		.qp_state = VB_QPS_RTR,
-		.path_mtu = VB_MTU_1024,
-		.dest_qpn = qp->qpn,
-		.max_dest_rd_atomic = 1,
-		.ah = {.dgid = side->mine.gids[1],
-		       .sgid_index = 1,
-		       .is_global = true,
-		       .port_num = 1},
-	};
-	REQUIRE(vb_qp_modify(qp, &attr,
-			     VB_QP_STATE | VB_QP_AV | VB_QP_PATH_MTU | VB_QP_DEST_QPN |
-				     VB_QP_RQ_PSN | VB_QP_MAX_DEST_RD_ATOMIC |
-				     VB_QP_MIN_RNR_TIMER) == 0);
-	attr = (struct vb_qp_attr){
-		.qp_state = VB_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7};
-	REQUIRE(vb_qp_modify(qp, &attr,
-			     VB_QP_STATE | VB_QP_SQ_PSN | VB_QP_TIMEOUT | VB_QP_RETRY_CNT |
-				     VB_QP_RNR_RETRY | VB_QP_MAX_QP_RD_ATOMIC) == 0);
-	return qp;
-}
 
 static void post_to(struct side *side, struct vb_qp *qp)
 {
