@@ -100,10 +100,11 @@ int vb_local_withdraw_shared_mr(struct vb_carrier *carrier, uint32_t rkey, bool 
 	struct vb_local *local = vb_container_of(carrier, struct vb_local, base);
 	struct vb_local_mr_entry *entry = &local->area->mrs[vb_local_mr_index(rkey)];
 	size_t page = vb_local_mr_index(rkey) * sizeof(*entry) / VB_FILE_PAGE;
-	bool there = false;
+	bool there = false, is_shared = false, unused;
 
 	pthread_mutex_lock(&local->tables_lock);
 	if (local->area->mr_pages[page / 64] & 1ull << (page % 64)) {
+		is_shared = entry->shared & VB_LOCAL_SHARED;
 		/* A second attempt after -EBUSY finds it empty, and still waits. */
 		there = entry->rkey == rkey;
 		if (there) {
@@ -115,9 +116,10 @@ int vb_local_withdraw_shared_mr(struct vb_carrier *carrier, uint32_t rkey, bool 
 	pthread_mutex_unlock(&local->tables_lock);
 	if (!there)
 		return 0;
+	/* Who was stopped before it knew that the region is not shared copies nothing by itself. */
 	return vb_local_wait_for_hazards(local, VB_HAZARD_VALID | UINT32_MAX | VB_HAZARD_SLOT,
 					 VB_HAZARD_VALID | rkey | vb_local_hazard_slot(local->slot),
-					 worn);
+					 is_shared ? worn : &unused);
 }
 
 int vb_local_withdraw_mr(struct vb_carrier *carrier, uint32_t rkey)

@@ -500,7 +500,8 @@ static void nothing_is_written_after_withdrawal(void **state)
 	test_nic_close(&nic);
 }
 
-/* A process with its hazard set as in the middle of an access, where it stays until told. */
+/* A process with its hazard set as in the middle of an access, where it stays until told; with a
+ * number it may make that one itself, in shared pages, as far as it knows. */
 static void holder(struct test_nic *n, int fd, struct test_role *role)
 {
 	static uint8_t data[8];
@@ -514,6 +515,7 @@ static void holder(struct test_nic *n, int fd, struct test_role *role)
 			    test_qpn(role->peer, ITS_INDEX), RKEY, IOVA, &part, 1, 8) != 8)
 		_exit(3);
 	area = (void *)((char *)vb_registry_segment(n->registry) + VB_FILE_PAGE);
+	vb_container_of(n->carrier, struct vb_local, base)->bell->sharing = role->number;
 	__atomic_store_n(&area->hazard,
 			 VB_HAZARD_VALID | (uint64_t)test_qpn(role->peer, ITS_INDEX) << 32 | RKEY,
 			 __ATOMIC_SEQ_CST);
@@ -572,27 +574,54 @@ static void an_access_that_does_not_end_is_waited_for_and_a_dead_one_is_not(void
 
 /* Its hazard stands, but it does nothing: not before the memory is the program's again, and whoever
  * is stopped behind its copy has nothing more to do with it. */
+static void stop_holder(struct test_child *child, struct test_role *role)
+{
+	int status;
+
+	assert_int_equal(test_nic_open(&nic, &role->address), 0);
+	role->peer = nic.registry->slot;
+	start_holder(child, role);
+	assert_int_equal(kill(child->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(child->pid, &status, WUNTRACED), child->pid);
+	assert_true(WIFSTOPPED(status));
+}
+
+static void continue_holder(struct test_child *child)
+{
+	char c;
+
+	assert_int_equal(kill(child->pid, SIGCONT), 0);
+	test_send(child->fd, "c", 1);
+	assert_true(test_receive(child->fd, &c, 1));
+	test_send(child->fd, "q", 1);
+	assert_int_equal(test_join_child(child), 0);
+	test_nic_close(&nic);
+}
+
 static void nobody_waits_for_a_stopped_process(void **state)
 {
 	struct test_role role = {.address = test_address(51), .run = holder};
 	struct test_child child;
-	int status;
-	char c;
 
-	assert_int_equal(test_nic_open(&nic, &role.address), 0);
-	role.peer = nic.registry->slot;
-	start_holder(&child, &role);
-	assert_int_equal(kill(child.pid, SIGSTOP), 0);
-	assert_int_equal(waitpid(child.pid, &status, WUNTRACED), child.pid);
-	assert_true(WIFSTOPPED(status));
+	stop_holder(&child, &role);
 	assert_int_equal(vb_local_withdraw_mr(nic.carrier, RKEY), 0);
 	assert_int_equal(vb_local_quiesce_qp(nic.carrier, test_qpn(role.peer, ITS_INDEX)), 0);
-	assert_int_equal(kill(child.pid, SIGCONT), 0);
-	test_send(child.fd, "c", 1);
-	assert_true(test_receive(child.fd, &c, 1));
-	test_send(child.fd, "q", 1);
-	assert_int_equal(test_join_child(&child), 0);
-	test_nic_close(&nic);
+	continue_holder(&child);
+}
+
+/* It was stopped before it knew that this region is none of those that it reaches itself. */
+static void nor_for_one_that_shares_other_pages(void **state)
+{
+	struct test_role role = {.address = test_address(58), .run = holder, .number = 1};
+	struct vb_local_mr mr = region();
+	struct test_child child;
+
+	stop_holder(&child, &role);
+	assert_int_equal(vb_local_withdraw_mr(nic.carrier, RKEY), 0);
+	mr.shared = true;
+	assert_int_equal(vb_local_publish_mr(nic.carrier, &mr), 0);
+	assert_int_equal(vb_local_withdraw_mr(nic.carrier, RKEY), -EBUSY);
+	continue_holder(&child);
 }
 
 /* Copies when it is told to, under the eyes of its owner, and says what came of it. */
@@ -708,6 +737,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_written_after_withdrawal),
 		cmocka_unit_test(an_access_that_does_not_end_is_waited_for_and_a_dead_one_is_not),
 		cmocka_unit_test(nobody_waits_for_a_stopped_process),
+		cmocka_unit_test(nor_for_one_that_shares_other_pages),
 		cmocka_unit_test(a_copy_that_was_stopped_before_it_began_never_begins),
 	};
 
