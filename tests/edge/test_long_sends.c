@@ -172,6 +172,99 @@ static void from_a_region_that_goes(void **state)
 	edge_close(&pair);
 }
 
+/* It waits for a receive; what its region is when there is one counts, as it does for packets. */
+static const struct change {
+	int what; /* IBV_REREG_MR_CHANGE_... */
+	uint32_t skip;
+	int access;
+	enum ibv_wc_status status;
+} changes[] = {
+	{IBV_REREG_MR_CHANGE_ACCESS, 0, IBV_ACCESS_REMOTE_READ, IBV_WC_SUCCESS},
+	{IBV_REREG_MR_CHANGE_TRANSLATION, 0, 0, IBV_WC_SUCCESS}, /* grows */
+	{IBV_REREG_MR_CHANGE_TRANSLATION, LONG, 0, IBV_WC_LOC_PROT_ERR},
+	{IBV_REREG_MR_CHANGE_TRANSLATION, 1, 0, IBV_WC_LOC_PROT_ERR},
+	{IBV_REREG_MR_CHANGE_PD, 0, 0, IBV_WC_LOC_PROT_ERR},
+};
+
+static void from_changed(const struct change *change)
+{
+	struct edge_pair pair;
+	struct edge_end *a = &pair.a, *b = &pair.b;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_sge sge;
+
+	edge_open(&pair, &usual);
+	pd = ibv_alloc_pd(a->context);
+	mr = ibv_reg_mr(a->pd, a->buffer, LONG, IBV_ACCESS_LOCAL_WRITE);
+	assert_true(pd && mr);
+	sge = (struct ibv_sge){(uintptr_t)a->buffer, LONG, mr->lkey};
+	memset(b->buffer, 0x5a, EDGE_BUFFER);
+	edge_fill(a->buffer, LONG, 9);
+	post(a, 1, IBV_WR_SEND, &sge, 1);
+	edge_expect_none(a->cq);
+	assert_int_equal(ibv_rereg_mr(mr, change->what, pd, a->buffer + change->skip,
+				      EDGE_BUFFER - change->skip, change->access),
+			 0);
+	edge_post_recv(b, 2, 0, LONG);
+	edge_expect(a->cq, 1, change->status);
+	if (change->status == IBV_WC_SUCCESS) {
+		edge_expect(b->cq, 2, IBV_WC_SUCCESS);
+		assert_true(edge_is_filled(b->buffer, LONG, 9));
+	} else {
+		assert_int_equal(b->buffer[LONG - 1], 0x5a);
+	}
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	assert_int_equal(ibv_dealloc_pd(pd), 0);
+	edge_close(&pair);
+}
+
+static void from_a_region_that_changes(void **state)
+{
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+		from_changed(&changes[i]);
+}
+
+static uint8_t *map_area(void)
+{
+	uint8_t *area =
+		mmap(NULL, LONG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(area != MAP_FAILED);
+	return area;
+}
+
+/* Under the same addresses: its old memory is gone by then. */
+static void from_a_region_that_moves(void **state)
+{
+	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
+	uint8_t *before = map_area(), *after = map_area();
+	struct edge_pair pair;
+	struct ibv_sge sge;
+	struct ibv_mr *mr;
+
+	edge_open(&pair, &usual);
+	mr = ibv_reg_mr(pair.a.pd, before, LONG, access);
+	assert_non_null(mr);
+	sge = (struct ibv_sge){0, LONG, mr->lkey};
+	edge_fill(before, LONG, 10);
+	edge_fill(after, LONG, 11);
+	post(&pair.a, 1, IBV_WR_SEND, &sge, 1);
+	edge_expect_none(pair.a.cq);
+	assert_int_equal(ibv_rereg_mr(mr,
+				      IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS,
+				      NULL, after, LONG, access),
+			 0);
+	munmap(before, LONG);
+	edge_post_recv(&pair.b, 2, 0, LONG);
+	edge_expect(pair.b.cq, 2, IBV_WC_SUCCESS);
+	edge_expect(pair.a.cq, 1, IBV_WC_SUCCESS);
+	assert_true(edge_is_filled(pair.b.buffer, LONG, 11));
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	munmap(after, LONG);
+	edge_close(&pair);
+}
+
 /* A receive buffer that may not be written: the same status as for a short message. */
 static void into_what_is_read_only(void **state)
 {
@@ -209,10 +302,8 @@ static void on_demand(void **state)
 	struct edge_pair pair;
 	struct ibv_sge sge;
 	struct ibv_mr *mr;
-	uint8_t *area =
-		mmap(NULL, LONG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *area = map_area();
 
-	assert_true(area != MAP_FAILED);
 	edge_open(&pair, &usual);
 	mr = ibv_reg_mr(pair.a.pd, area, LONG, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
 	assert_non_null(mr);
@@ -226,6 +317,29 @@ static void on_demand(void **state)
 	edge_expect(pair.a.cq, 2, IBV_WC_LOC_PROT_ERR);
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 	munmap(area, LONG);
+	edge_close(&pair);
+}
+
+static void on_demand_and_unmapped_meanwhile(void **state)
+{
+	struct edge_pair pair;
+	struct ibv_sge sge;
+	struct ibv_mr *mr;
+	uint8_t *area = map_area();
+
+	edge_open(&pair, &usual);
+	mr = ibv_reg_mr(pair.a.pd, area, LONG, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+	assert_non_null(mr);
+	edge_fill(area, LONG, 13);
+	memset(pair.b.buffer, 0x5a, EDGE_BUFFER);
+	sge = (struct ibv_sge){(uintptr_t)area, LONG, mr->lkey};
+	post(&pair.a, 1, IBV_WR_SEND, &sge, 1);
+	edge_expect_none(pair.a.cq);
+	munmap(area, LONG);
+	edge_post_recv(&pair.b, 2, 0, LONG);
+	edge_expect(pair.a.cq, 1, IBV_WC_LOC_PROT_ERR);
+	assert_int_equal(pair.b.buffer[LONG - 1], 0x5a);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
 	edge_close(&pair);
 }
 
@@ -299,6 +413,150 @@ static void into_a_shared_queue(void **state)
 	edge_close(&pair);
 }
 
+/* --- with invalidate ---------------------------------------------------------------------- */
+
+static uint32_t bind_window(struct edge_end *end, struct ibv_mw *mw, struct ibv_mr *mr)
+{
+	const uint32_t key = ibv_inc_rkey(mw->rkey);
+	struct ibv_send_wr *bad, wr = {
+					 .wr_id = 70,
+					 .opcode = IBV_WR_BIND_MW,
+					 .send_flags = IBV_SEND_SIGNALED,
+					 .bind_mw = {mw, key},
+				 };
+
+	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){mr, (uintptr_t)end->buffer, EDGE_BUFFER,
+							 IBV_ACCESS_REMOTE_WRITE};
+	assert_int_equal(ibv_post_send(end->qp, &wr, &bad), 0);
+	edge_expect(end->cq, 70, IBV_WC_SUCCESS);
+	return key;
+}
+
+static void send_and_invalidate(struct edge_pair *pair, uint32_t key)
+{
+	struct ibv_sge sge = {(uintptr_t)pair->a.buffer, LONG, pair->a.mr->lkey};
+	struct ibv_send_wr *bad, wr = {
+					 .wr_id = 71,
+					 .sg_list = &sge,
+					 .num_sge = 1,
+					 .opcode = IBV_WR_SEND_WITH_INV,
+					 .send_flags = IBV_SEND_SIGNALED,
+					 .invalidate_rkey = key,
+				 };
+
+	edge_post_recv(&pair->b, 72, 0, LONG);
+	assert_int_equal(ibv_post_send(pair->a.qp, &wr, &bad), 0);
+}
+
+static void write_into(struct edge_pair *pair, uint32_t key, enum ibv_wc_status status)
+{
+	struct ibv_sge sge = {(uintptr_t)pair->a.buffer, 8, pair->a.mr->lkey};
+	struct ibv_send_wr *bad, wr = {
+					 .wr_id = 73,
+					 .sg_list = &sge,
+					 .num_sge = 1,
+					 .opcode = IBV_WR_RDMA_WRITE,
+					 .send_flags = IBV_SEND_SIGNALED,
+					 .wr.rdma = {(uintptr_t)pair->b.buffer, key},
+				 };
+
+	assert_int_equal(ibv_post_send(pair->a.qp, &wr, &bad), 0);
+	edge_expect(pair->a.cq, 73, status);
+	if (status != IBV_WC_SUCCESS)
+		edge_reconnect(pair);
+}
+
+static void that_take_a_window_back(void **state)
+{
+	struct edge_pair pair;
+	struct edge_end *b = &pair.b;
+	struct ibv_mw *mw;
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+	uint32_t key;
+
+	edge_open(&pair, &usual);
+	mr = ibv_reg_mr(b->pd, b->buffer, EDGE_BUFFER, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	mw = ibv_alloc_mw(b->pd, IBV_MW_TYPE_2);
+	assert_true(mr && mw);
+	key = bind_window(b, mw, mr);
+	write_into(&pair, key, IBV_WC_SUCCESS);
+	edge_fill(pair.a.buffer, LONG, 12);
+	send_and_invalidate(&pair, key);
+	wc = edge_expect(b->cq, 72, IBV_WC_SUCCESS);
+	assert_int_equal(wc.byte_len, LONG);
+	assert_int_equal(wc.wc_flags, IBV_WC_WITH_INV);
+	assert_int_equal(wc.invalidated_rkey, key);
+	assert_true(edge_is_filled(b->buffer, LONG, 12));
+	edge_expect(pair.a.cq, 71, IBV_WC_SUCCESS);
+	write_into(&pair, key, IBV_WC_REM_ACCESS_ERR);
+	send_and_invalidate(&pair, mr->rkey); /* that is no window */
+	edge_expect(b->cq, 72, IBV_WC_REM_INV_REQ_ERR);
+	edge_expect(pair.a.cq, 71, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(ibv_dealloc_mw(mw), 0);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	edge_close(&pair);
+}
+
+/* --- device memory ------------------------------------------------------------------------ */
+
+#define DEVICE_BYTES (512u << 10) /* twice that is all there is */
+
+static struct ibv_mr *device_memory(struct edge_end *end, struct ibv_dm **dm)
+{
+	struct ibv_alloc_dm_attr attr = {.length = DEVICE_BYTES};
+	struct ibv_mr *mr;
+
+	*dm = ibv_alloc_dm(end->context, &attr);
+	assert_non_null(*dm);
+	mr = ibv_reg_dm_mr(end->pd, *dm, 0, DEVICE_BYTES,
+			   IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
+	assert_non_null(mr);
+	return mr;
+}
+
+/* From an offset where it is device memory, and so that what is behind it stays. */
+static void through_device_memory(void **state)
+{
+	struct edge_pair pair;
+	struct edge_end *a = &pair.a, *b = &pair.b;
+	struct ibv_dm *from, *to;
+	struct ibv_mr *from_mr, *to_mr;
+	struct ibv_sge sges[2];
+
+	edge_open(&pair, &usual);
+	from_mr = device_memory(a, &from);
+	to_mr = device_memory(b, &to);
+	for (uint32_t which = 1; which < 4; which++) {
+		const bool is_from = which & 1, is_to = which & 2;
+
+		edge_fill(a->buffer, DEVICE_BYTES + 4, which);
+		assert_int_equal(ibv_memcpy_to_dm(from, 0, a->buffer + 4, DEVICE_BYTES), 0);
+		memset(b->buffer, 0x5a, EDGE_BUFFER);
+		assert_int_equal(ibv_memcpy_to_dm(to, 0, b->buffer, DEVICE_BYTES), 0);
+		sges[0] = (struct ibv_sge){(uintptr_t)a->buffer, 4, a->mr->lkey};
+		sges[1] = (struct ibv_sge){is_from ? 0 : (uintptr_t)a->buffer + 4, DEVICE_BYTES - 4,
+					   is_from ? from_mr->lkey : a->mr->lkey};
+		post(a, 1, IBV_WR_SEND, sges, 2);
+		sges[0] = (struct ibv_sge){(uintptr_t)b->buffer, 8, b->mr->lkey};
+		sges[1] = (struct ibv_sge){is_to ? 0 : (uintptr_t)b->buffer + 8, DEVICE_BYTES,
+					   is_to ? to_mr->lkey : b->mr->lkey};
+		post_recv(b, 2, sges, 2);
+		assert_int_equal(edge_expect(b->cq, 2, IBV_WC_SUCCESS).byte_len, DEVICE_BYTES);
+		edge_expect(a->cq, 1, IBV_WC_SUCCESS);
+		if (is_to)
+			assert_int_equal(ibv_memcpy_from_dm(b->buffer + 8, to, 0, DEVICE_BYTES), 0);
+		assert_true(edge_is_filled(b->buffer, DEVICE_BYTES, which));
+		for (uint32_t i = 0; i < 8; i++)
+			assert_int_equal(b->buffer[DEVICE_BYTES + i], 0x5a);
+	}
+	assert_int_equal(ibv_dereg_mr(from_mr), 0);
+	assert_int_equal(ibv_dereg_mr(to_mr), 0);
+	assert_int_equal(ibv_free_dm(from), 0);
+	assert_int_equal(ibv_free_dm(to), 0);
+	edge_close(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -308,11 +566,16 @@ int main(void)
 		cmocka_unit_test(before_there_is_a_receive),
 		cmocka_unit_test(longer_than_the_receive),
 		cmocka_unit_test(from_a_region_that_goes),
+		cmocka_unit_test(from_a_region_that_changes),
+		cmocka_unit_test(from_a_region_that_moves),
 		cmocka_unit_test(into_what_is_read_only),
 		cmocka_unit_test(on_demand),
+		cmocka_unit_test(on_demand_and_unmapped_meanwhile),
 		cmocka_unit_test(from_nothing_into_nothing),
 		cmocka_unit_test(without_retries),
 		cmocka_unit_test(into_a_shared_queue),
+		cmocka_unit_test(that_take_a_window_back),
+		cmocka_unit_test(through_device_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_long_sends_peers.c - long SENDs between two processes, which both may copy at the same time:
- * one of them is stopped meanwhile, may not reach the other's memory, or takes a region back.
+ * one of them is stopped meanwhile, may not reach the other's memory, takes a region back, changes
+ * it or unmaps what it sends.
  *
  * The test is one end, a child the other; each connects by what both write into a socket.
  */
@@ -14,6 +15,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -35,7 +37,10 @@ struct end {
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
-	uint8_t *memory; /* PLACES * BYTES */
+	struct ibv_pd *other_pd;
+	struct ibv_dm *dm; /* NULL, or what mr is: one place alone */
+	uint8_t *memory;   /* PLACES * BYTES */
+	uint8_t *other;	   /* as much, for nothing yet */
 	int socket;
 	pid_t child;
 };
@@ -127,7 +132,10 @@ static void open_end(struct end *end, bool is_child)
 	end->qp = ibv_create_qp(end->pd, &init);
 	end->memory = mmap(NULL, PLACES * BYTES, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(end->qp && end->memory != MAP_FAILED);
+	end->other = mmap(NULL, PLACES * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
+	end->other_pd = ibv_alloc_pd(end->context);
+	CHECK(end->qp && end->memory != MAP_FAILED && end->other != MAP_FAILED && end->other_pd);
 	end->mr = ibv_reg_mr(end->pd, end->memory, PLACES * BYTES, IBV_ACCESS_LOCAL_WRITE);
 	CHECK(end->mr);
 	connect_end(end);
@@ -149,30 +157,60 @@ static void forbid_copies(void)
 	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
 }
 
-static void post_send(struct end *end, uint32_t index)
+static uint8_t *place(const struct end *end, uint32_t index)
 {
-	struct ibv_sge sge = {(uintptr_t)end->memory + index % PLACES * BYTES, BYTES,
-			      end->mr->lkey};
+	return end->memory + index % PLACES * BYTES;
+}
+
+static struct ibv_sge sge_of(const struct end *end, uint32_t index)
+{
+	return (struct ibv_sge){end->dm ? 0 : (uintptr_t)place(end, index), BYTES, end->mr->lkey};
+}
+
+static void fill_place(struct end *end, uint32_t index)
+{
+	edge_fill(place(end, index), BYTES, index);
+	if (end->dm)
+		CHECK(ibv_memcpy_to_dm(end->dm, 0, place(end, index), BYTES) == 0);
+}
+
+static void post_filled(struct end *end, uint32_t index, enum ibv_wr_opcode opcode, uint32_t key)
+{
+	struct ibv_sge sge = sge_of(end, index);
 	struct ibv_send_wr *bad, wr = {
 					 .wr_id = index,
 					 .sg_list = &sge,
 					 .num_sge = 1,
-					 .opcode = IBV_WR_SEND,
+					 .opcode = opcode,
 					 .send_flags = IBV_SEND_SIGNALED,
+					 .invalidate_rkey = key,
 				 };
 
-	edge_fill(end->memory + index % PLACES * BYTES, BYTES, index);
 	CHECK(ibv_post_send(end->qp, &wr, &bad) == 0);
+}
+
+static void post_send(struct end *end, uint32_t index)
+{
+	fill_place(end, index);
+	post_filled(end, index, IBV_WR_SEND, 0);
 }
 
 static void post_recv(struct end *end, uint32_t index)
 {
-	struct ibv_sge sge = {(uintptr_t)end->memory + index % PLACES * BYTES, BYTES,
-			      end->mr->lkey};
+	struct ibv_sge sge = sge_of(end, index);
 	struct ibv_recv_wr *bad, wr = {.wr_id = index, .sg_list = &sge, .num_sge = 1};
 
-	memset(end->memory + index % PLACES * BYTES, 0, BYTES);
+	memset(place(end, index), 0, BYTES);
+	if (end->dm)
+		CHECK(ibv_memcpy_to_dm(end->dm, 0, place(end, index), BYTES) == 0);
 	CHECK(ibv_post_recv(end->qp, &wr, &bad) == 0);
+}
+
+static void check(struct end *end, uint32_t index)
+{
+	if (end->dm)
+		CHECK(ibv_memcpy_from_dm(place(end, index), end->dm, 0, BYTES) == 0);
+	CHECK(edge_is_filled(place(end, index), BYTES, index));
 }
 
 /* The next completion; false: none yet. */
@@ -209,7 +247,7 @@ static void send_all(struct end *end)
 
 static void take(struct end *end, uint32_t index)
 {
-	CHECK(edge_is_filled(end->memory + index % PLACES * BYTES, BYTES, index));
+	check(end, index);
 	if (index + PLACES < MESSAGES)
 		post_recv(end, index + PLACES);
 }
@@ -253,6 +291,22 @@ static void start(struct end *end, child_fn *does)
 	open_end(end, false);
 }
 
+static void close_end(struct end *end)
+{
+	assert_int_equal(ibv_destroy_qp(end->qp), 0);
+	if (end->mr)
+		assert_int_equal(ibv_dereg_mr(end->mr), 0);
+	if (end->dm)
+		assert_int_equal(ibv_free_dm(end->dm), 0);
+	assert_int_equal(ibv_destroy_cq(end->cq), 0);
+	assert_int_equal(ibv_dealloc_pd(end->pd), 0);
+	assert_int_equal(ibv_dealloc_pd(end->other_pd), 0);
+	assert_int_equal(ibv_close_device(end->context), 0);
+	munmap(end->memory, PLACES * BYTES);
+	munmap(end->other, PLACES * BYTES);
+	close(end->socket);
+}
+
 static void finish(struct end *end)
 {
 	int status;
@@ -260,14 +314,7 @@ static void finish(struct end *end)
 	assert_int_equal(waitpid(end->child, &status, 0), end->child);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
-	assert_int_equal(ibv_destroy_qp(end->qp), 0);
-	if (end->mr)
-		assert_int_equal(ibv_dereg_mr(end->mr), 0);
-	assert_int_equal(ibv_destroy_cq(end->cq), 0);
-	assert_int_equal(ibv_dealloc_pd(end->pd), 0);
-	assert_int_equal(ibv_close_device(end->context), 0);
-	munmap(end->memory, PLACES * BYTES);
-	close(end->socket);
+	close_end(end);
 }
 
 /* --- the tests ---------------------------------------------------------------------------- */
@@ -356,13 +403,44 @@ static void receive_until_told(struct end *end)
 	CHECK(write(end->socket, &byte, 1) == 1);
 	while (poll(&told, 1, 0) == 0)
 		if (ibv_poll_cq(end->cq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS)
-			CHECK(edge_is_filled(end->memory + wc.wr_id * BYTES, BYTES,
-					     (uint32_t)wc.wr_id));
+			check(end, (uint32_t)wc.wr_id);
 }
 
-/* With the receiver stopped, in the middle of its copy or elsewhere, the region can be taken back,
- * and nothing is read out of it afterwards. */
-static void the_region_goes_while_the_receiver_is_stopped(void **state)
+typedef void take_back_fn(struct end *end);
+
+static void deregister(struct end *end)
+{
+	assert_int_equal(ibv_dereg_mr(end->mr), 0);
+	end->mr = NULL;
+}
+
+static void change(struct end *end, int what)
+{
+	assert_int_equal(ibv_rereg_mr(end->mr, what, end->other_pd, end->other, PLACES * BYTES, 0),
+			 0);
+}
+
+static void move_away(struct end *end)
+{
+	change(end, IBV_REREG_MR_CHANGE_TRANSLATION);
+}
+
+static void give_to_another(struct end *end)
+{
+	change(end, IBV_REREG_MR_CHANGE_PD);
+}
+
+/* All of it, and a little of each page soon: a copy that is still under way has it. */
+static void spoil(struct end *end)
+{
+	for (uint32_t at = PLACES * BYTES; at > 4096; at -= 4096)
+		((volatile uint8_t *)end->memory)[at - 1] ^= 0xff;
+	memset(end->memory, 0xee, PLACES * BYTES);
+}
+
+/* With the receiver stopped, in the middle of its copy or elsewhere, or going on with it: the
+ * region can be taken back, and nothing is read out of it afterwards. */
+static void take_back(take_back_fn *how, bool stops)
 {
 	for (uint32_t round = 0; round < 4; round++) {
 		struct end end;
@@ -372,14 +450,17 @@ static void the_region_goes_while_the_receiver_is_stopped(void **state)
 		start(&end, receive_until_told);
 		assert_int_equal(read(end.socket, &byte, 1), 1);
 		for (uint32_t i = 0; i < PLACES; i++)
-			post_send(&end, i);
+			fill_place(&end, i);
+		for (uint32_t i = 0; i < PLACES; i++)
+			post_filled(&end, i, IBV_WR_SEND, 0);
 		for (uint32_t i = 0; i < round * 20; i++)
 			(void)ibv_poll_cq(end.cq, 0, &wc);
-		stop(end.child);
-		assert_int_equal(ibv_dereg_mr(end.mr), 0);
-		end.mr = NULL;
-		memset(end.memory, 0xee, PLACES * BYTES);
-		assert_int_equal(kill(end.child, SIGCONT), 0);
+		if (stops)
+			stop(end.child);
+		how(&end);
+		spoil(&end);
+		if (stops)
+			assert_int_equal(kill(end.child, SIGCONT), 0);
 		for (uint32_t i = 0; i < PLACES; i++) {
 			wc = edge_wait(end.cq);
 			assert_int_equal(wc.wr_id, i);
@@ -392,6 +473,181 @@ static void the_region_goes_while_the_receiver_is_stopped(void **state)
 	}
 }
 
+static void the_region_goes_while_the_receiver_is_stopped(void **state)
+{
+	take_back(deregister, true);
+}
+
+static void the_region_goes_while_the_receiver_copies(void **state)
+{
+	take_back(deregister, false);
+}
+
+static void the_region_moves_meanwhile(void **state)
+{
+	take_back(move_away, true);
+	take_back(move_away, false);
+}
+
+static void the_region_becomes_another_ones_meanwhile(void **state)
+{
+	take_back(give_to_another, true);
+	take_back(give_to_another, false);
+}
+
+/* A page near the end, while the message waits for a receive. */
+static void send_and_unmap(struct end *end)
+{
+	const struct rlimit no_core = {0};
+	struct ibv_wc wc;
+	char byte = 0;
+
+	CHECK(setrlimit(RLIMIT_CORE, &no_core) == 0);
+	CHECK(signal(SIGSEGV, SIG_DFL) != SIG_ERR); /* not the test's own failure */
+	post_send(end, 0);
+	CHECK(munmap(end->memory + (BYTES - 8192) / 4096 * 4096, 4096) == 0);
+	CHECK(write(end->socket, &byte, 1) == 1);
+	while (ibv_poll_cq(end->cq, 1, &wc) == 0)
+		;
+}
+
+/* As a program that unmaps what it registered always may; its peer gets nothing. */
+static void who_unmaps_what_it_sends_harms_itself(void **state)
+{
+	const double until = edge_seconds() + 40;
+	struct ibv_wc wc;
+	struct end end;
+	int status;
+	char byte;
+
+	start(&end, send_and_unmap);
+	assert_int_equal(read(end.socket, &byte, 1), 1);
+	post_recv(&end, 0);
+	while (waitpid(end.child, &status, WNOHANG) == 0) {
+		assert_int_equal(ibv_poll_cq(end.cq, 1, &wc), 0);
+		assert_true(edge_seconds() < until);
+	}
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGSEGV);
+	edge_expect_none(end.cq);
+	close_end(&end);
+}
+
+/* --- with invalidate ---------------------------------------------------------------------- */
+
+static void send_and_invalidate(struct end *end)
+{
+	uint32_t key;
+
+	for (uint32_t i = 0; i < PLACES; i++) {
+		CHECK(recv(end->socket, &key, sizeof(key), MSG_WAITALL) == sizeof(key));
+		fill_place(end, i);
+		post_filled(end, i, IBV_WR_SEND_WITH_INV, key);
+		wait_for(end, i);
+	}
+}
+
+static uint32_t bind_window(struct end *end, struct ibv_mw *mw, struct ibv_mr *mr)
+{
+	const uint32_t key = ibv_inc_rkey(mw->rkey);
+	struct ibv_send_wr *bad, wr = {
+					 .wr_id = 100,
+					 .opcode = IBV_WR_BIND_MW,
+					 .send_flags = IBV_SEND_SIGNALED,
+					 .bind_mw = {mw, key},
+				 };
+
+	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){mr, (uintptr_t)end->memory, BYTES,
+							 IBV_ACCESS_REMOTE_WRITE};
+	CHECK(ibv_post_send(end->qp, &wr, &bad) == 0);
+	edge_expect(end->cq, 100, IBV_WC_SUCCESS);
+	return key;
+}
+
+/* The window is over what the message is copied into. */
+static void they_take_a_window_back(void **state)
+{
+	struct ibv_mw *mw;
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+	struct end end;
+	uint32_t key;
+
+	start(&end, send_and_invalidate);
+	mr = ibv_reg_mr(end.pd, end.memory, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	mw = ibv_alloc_mw(end.pd, IBV_MW_TYPE_2);
+	assert_true(mr && mw);
+	for (uint32_t i = 0; i < PLACES; i++) {
+		mw->rkey = key = bind_window(&end, mw, mr);
+		post_recv(&end, i);
+		assert_int_equal(write(end.socket, &key, sizeof(key)), sizeof(key));
+		wc = edge_expect(end.cq, i, IBV_WC_SUCCESS);
+		assert_int_equal(wc.wc_flags, IBV_WC_WITH_INV);
+		assert_int_equal(wc.invalidated_rkey, key);
+		assert_int_equal(wc.byte_len, BYTES);
+		check(&end, i);
+	}
+	assert_int_equal(ibv_dereg_mr(mr), 0); /* nothing is bound to it */
+	assert_int_equal(ibv_dealloc_mw(mw), 0);
+	finish(&end);
+}
+
+/* --- device memory ------------------------------------------------------------------------ */
+
+static void use_device_memory(struct end *end)
+{
+	struct ibv_alloc_dm_attr attr = {.length = BYTES};
+
+	CHECK(ibv_dereg_mr(end->mr) == 0);
+	end->dm = ibv_alloc_dm(end->context, &attr);
+	CHECK(end->dm);
+	end->mr = ibv_reg_dm_mr(end->pd, end->dm, 0, BYTES,
+				IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
+	CHECK(end->mr);
+}
+
+static void send_one_by_one(struct end *end)
+{
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		post_send(end, i);
+		wait_for(end, i);
+	}
+}
+
+static void send_from_device_memory(struct end *end)
+{
+	use_device_memory(end);
+	send_one_by_one(end);
+}
+
+static void receive_one_by_one(struct end *end)
+{
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		post_recv(end, i);
+		wait_for(end, i);
+		check(end, i);
+	}
+}
+
+static void through_device_memory(void **state)
+{
+	struct end end;
+
+	start(&end, send_from_device_memory);
+	receive_one_by_one(&end);
+	finish(&end);
+
+	start(&end, send_from_device_memory);
+	use_device_memory(&end);
+	receive_one_by_one(&end);
+	finish(&end);
+
+	start(&end, send_one_by_one);
+	use_device_memory(&end);
+	receive_one_by_one(&end);
+	finish(&end);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -400,6 +656,12 @@ int main(void)
 		cmocka_unit_test(the_receiver_may_not_copy),
 		cmocka_unit_test(the_sender_is_stopped),
 		cmocka_unit_test(the_region_goes_while_the_receiver_is_stopped),
+		cmocka_unit_test(the_region_goes_while_the_receiver_copies),
+		cmocka_unit_test(the_region_moves_meanwhile),
+		cmocka_unit_test(the_region_becomes_another_ones_meanwhile),
+		cmocka_unit_test(who_unmaps_what_it_sends_harms_itself),
+		cmocka_unit_test(they_take_a_window_back),
+		cmocka_unit_test(through_device_memory),
 	};
 
 	choose_hosts();
