@@ -44,7 +44,7 @@
 #define PACKET_MAX (VB_HEADERS_MAX + VB_LOCAL_SEGMENT + 3u)
 #define PUBLISH_BYTES (VB_LOCAL_RING_BYTES / 8)
 #define SMALL_BYTES 256u
-#define AHEAD_BYTES 256u
+#define AHEAD_BYTES 128u /* farther ones the consumer's processor fetches meanwhile, unasked */
 #define LEAST_BYTES 24u	 /* of a packet; its frame has as many behind the mark at least */
 #define LENT 0x80000000u /* in a mark, beside the size */
 #define WANTED 0x40000000u
