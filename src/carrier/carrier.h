@@ -44,6 +44,7 @@ struct vb_carrier {
 	void *env;
 	int fd;		    /* for epoll; stays the same for the carrier's life */
 	bool looks_cheaply; /* a poll that finds nothing makes no system call */
+	bool has_more;	    /* the latest poll used its budget up */
 };
 
 #endif

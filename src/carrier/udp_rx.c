@@ -582,5 +582,6 @@ int vb_udp_poll(struct vb_carrier *carrier, int budget, bool *room)
 		looked += vb_udp_stray_poll(udp, VB_MAX(budget - looked, 1), &delivered);
 	else if (is_cold_due(udp, warm, looked) && is_free(udp))
 		looked += poll_cold(udp, VB_MAX(budget - looked, 1), &delivered);
+	carrier->has_more = looked >= budget;
 	return delivered;
 }

@@ -418,6 +418,24 @@ bool vb_nic_needs_time(const struct vb_nic *nic)
 	       !vb_requester_goes_on(vb_list_entry(first, const struct vb_qp, ready_link));
 }
 
+bool vb_nic_answer_is_due(struct vb_nic *nic, uint64_t now_ns)
+{
+	struct vb_heap_item *first;
+
+	while ((first = vb_heap_first(&nic->timers)) != NULL && first->key <= now_ns) {
+		struct vb_qp *qp = vb_container_of(first, struct vb_qp, timer);
+		const uint64_t deadline_ns = vb_requester_deadline(qp);
+
+		/* Of UC and UD it is their turn to send; behind them may be who awaits something.
+		 */
+		if (deadline_ns <= now_ns)
+			return vb_qp_is_reliable(qp) || nic->awaiting > 0;
+		vb_heap_remove(&nic->timers, first);
+		vb_nic_arm_timer(nic, qp, deadline_ns);
+	}
+	return false;
+}
+
 uint64_t vb_nic_deadline(const struct vb_nic *nic)
 {
 	const struct vb_heap_item *first = vb_heap_first(&nic->timers);

@@ -242,6 +242,10 @@ bool vb_nic_needs_time(const struct vb_nic *nic);
  */
 uint64_t vb_nic_deadline(const struct vb_nic *nic);
 
+/* vb_nic_answer_is_due - vb_nic_run would take an answer, or a sign of life, for lost: whoever
+ * calls it then looks first whether that has come. */
+bool vb_nic_answer_is_due(struct vb_nic *nic, uint64_t now_ns);
+
 /* vb_nic_unblock - a carrier has room again. */
 void vb_nic_unblock(struct vb_nic *nic);
 

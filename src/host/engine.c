@@ -70,8 +70,7 @@ bool vb_engine_enter_to_post(struct vb_engine *engine, const struct vb_qp *qp)
 
 void vb_engine_leave(struct vb_engine *engine)
 {
-	vb_thread_notice(engine);
-	vb_engine_unlock(engine);
+	vb_engine_notice_and_unlock(engine);
 }
 
 /* --- birth ------------------------------------------------------------------------------- */

@@ -109,7 +109,6 @@ struct vb_engine {
 	int cancel_state;     /* ... and could before, or not */
 	bool now_is_fresh;    /* nic->now_ns is this look's, or this entry's */
 	bool gsi_busy;	      /* QP 1 may have a deadline */
-	bool udp_has_more;    /* the latest look at the sockets may have left something there */
 	uint32_t quiet_polls; /* since something happened */
 	uint32_t udp_quiet;   /* looks at the sockets since one found something */
 	uint32_t udp_skipped; /* polls and pumps since the last look */
@@ -324,6 +323,13 @@ static inline void vb_thread_notice(struct vb_engine *engine)
 		vb_engine_shield(engine);
 		vb_thread_wake(engine);
 	}
+}
+
+/* vb_engine_notice_and_unlock - vb_engine_leave, where it is to be no call. */
+static inline void vb_engine_notice_and_unlock(struct vb_engine *engine)
+{
+	vb_thread_notice(engine);
+	vb_engine_unlock(engine);
 }
 
 /* --- port.c ------------------------------------------------------------------------------ */

@@ -9,9 +9,10 @@
  * costs tens of nanoseconds on either path, and the next packet is found at most 32 of them late.
  *
  * For the same reason an empty poll reads the clock only one time in 32, and a post looks at
- * nothing but one time in 16: it sends what was posted, and the program's polls, or the thread,
- * take what came. More comes of one look then, and is answered by one acknowledgement. Nor does a
- * post read the clock where the timer runs already for what was sent before.
+ * nothing but one time in 16, or where a timer would run out: it sends what was posted, and the
+ * program's polls, or the thread, take what came. More comes of one look then, and is answered by
+ * one acknowledgement. Nor does a post read the clock where the timer runs already for what was
+ * sent before.
  *
  * A call that makes no system call goes without the shield against cancellation, which costs as
  * much as the lock: a poll that finds a completion or nothing at all, and what is posted to a peer
@@ -85,7 +86,6 @@ static int look_at_udp(struct vb_engine *engine)
 	if (engine->raw)
 		got += look_at_raw(engine);
 	engine->udp_skipped = 0;
-	engine->udp_has_more = got >= UDP_BUDGET;
 	atomic_store_explicit(&engine->udp_looks,
 			      atomic_load_explicit(&engine->udp_looks, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
@@ -124,11 +124,13 @@ static void tell_time(struct vb_engine *engine)
 		vb_engine_refresh(engine);
 }
 
-static bool timer_is_due(const struct vb_engine *engine)
+/* answer_is_due - a timer would run out. */
+static inline bool answer_is_due(const struct vb_engine *engine)
 {
 	const uint64_t now_ns = engine->nic->now_ns;
 
-	return vb_nic_deadline(engine->nic) <= now_ns ||
+	return (vb_nic_deadline(engine->nic) <= now_ns &&
+		vb_nic_answer_is_due(engine->nic, now_ns)) ||
 	       (engine->gsi_busy && vb_gsi_deadline(engine) <= now_ns);
 }
 
@@ -137,18 +139,18 @@ static bool timer_is_due(const struct vb_engine *engine)
  * for longer than that. The connection manager's answers come by UDP although nothing else may. */
 static int look_before_timers(struct vb_engine *engine, bool looked_at_udp)
 {
-	bool with_udp = (!looked_at_udp || engine->udp_has_more) &&
+	bool with_udp = (!looked_at_udp || engine->udp->has_more) &&
 			(may_come_by_udp(engine) || engine->gsi_busy);
 	int got = 0, local = 1;
 
 	vb_engine_shield(engine);
-	for (int round = 0; round < LATE_ROUNDS && (local > 0 || with_udp) && timer_is_due(engine);
+	for (int round = 0; round < LATE_ROUNDS && (local > 0 || with_udp) && answer_is_due(engine);
 	     round++) {
 		local = engine->local ? look(engine, engine->local, LOCAL_BUDGET) : 0;
 		got += local;
 		if (with_udp)
 			got += look_at_udp(engine);
-		with_udp = with_udp && engine->udp_has_more;
+		with_udp = with_udp && engine->udp->has_more;
 	}
 	return got;
 }
@@ -156,7 +158,7 @@ static int look_before_timers(struct vb_engine *engine, bool looked_at_udp)
 /* The core's turn; the time was told. */
 static int run_core(struct vb_engine *engine, bool looked_at_udp)
 {
-	const int got = timer_is_due(engine) ? look_before_timers(engine, looked_at_udp) : 0;
+	const int got = answer_is_due(engine) ? look_before_timers(engine, looked_at_udp) : 0;
 
 	if (engine->gsi_busy && vb_gsi_deadline(engine) <= engine->nic->now_ns) {
 		vb_engine_shield(engine);
@@ -314,23 +316,16 @@ static inline void pump_receives(struct vb_engine *engine)
 		vb_engine_pump(engine);
 }
 
-/* In one go, since each post ends so. */
-static inline void leave(struct vb_engine *engine)
-{
-	vb_thread_notice(engine);
-	vb_engine_unlock(engine);
-}
-
 void vb_engine_leave_sends(struct vb_engine *engine, const struct vb_qp *qp)
 {
 	pump_sends(engine, qp);
-	leave(engine);
+	vb_engine_notice_and_unlock(engine);
 }
 
 void vb_engine_leave_receives(struct vb_engine *engine)
 {
 	pump_receives(engine);
-	leave(engine);
+	vb_engine_notice_and_unlock(engine);
 }
 
 void vb_engine_pump(struct vb_engine *engine)
