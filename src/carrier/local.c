@@ -114,7 +114,7 @@ static int tx_short_with_care(struct vb_local *local, const struct vb_short *pac
 	struct vb_headers headers;
 	const struct vb_tx tx = {.headers = &headers,
 				 .payload = &iov,
-				 .payload_parts = 1,
+				 .payload_parts = packet->bytes > 0,
 				 .payload_bytes = packet->bytes};
 	uint8_t bytes[sizeof(packet->header) + 3] = {0}; /* the pad is a part of what is decoded */
 	int used;

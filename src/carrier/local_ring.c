@@ -371,7 +371,7 @@ bool vb_local_ring_put_short(struct vb_local *local, struct vb_local_peer *peer,
 	const uint32_t need = frame_bytes(size);
 	uint8_t *at, *to;
 
-	if (!fits(&peer->out, need))
+	if (!fits(&peer->out, need) && (!refresh_head(local, peer) || !fits(&peer->out, need)))
 		return false;
 	at = begin_frame(local, peer);
 	to = at + MARK_BYTES;

@@ -64,8 +64,9 @@ static inline bool may_go(const struct vb_qp *qp, uint32_t bytes)
 	return qp->type == VB_QPT_RC && qp->state == VB_QPS_RTS && qp->path.own_segment &&
 	       qp->nic->ops.tx_short && qp->sq_next == qp->sq_head &&
 	       req->sq_assigned == qp->sq_head && req->nxt_psn == req->end_psn && !qp->blocked &&
-	       bytes - 1 < VB_MIN(qp->mtu, VB_SHORT_BYTES) && in_flight < req->cwnd &&
-	       qp->sq_head - vb_qp_sq_free(qp) < qp->cap.max_send_wr && qp->cap.max_send_sge > 0;
+	       !req->wait_until_ns && bytes - 1 < VB_MIN(qp->mtu, VB_SHORT_BYTES) &&
+	       in_flight < req->cwnd && qp->sq_head - vb_qp_sq_free(qp) < qp->cap.max_send_wr &&
+	       qp->cap.max_send_sge > 0;
 }
 
 /* fill_request - as it stays in the send queue, to be completed, or sent again the long way. */
@@ -150,6 +151,8 @@ bool vb_rc_post_short(struct vb_qp *qp, const struct vb_short_wr *wr)
 	req->sq_assigned++;
 	r = nic->ops.tx_short(nic->env, &packet);
 	if (r == -EAGAIN) {
+		if (packet.wanted) /* it goes the long way then, and does not say so */
+			req->since_wanted = WANTED_EVERY;
 		vb_nic_block(nic, qp);
 	} else {
 		if (r < 0)

@@ -154,7 +154,7 @@ static inline void note_progress(struct vb_qp *qp, uint64_t now_ns)
 	if (req->una_psn != req->end_psn)
 		timeout = vb_ack_timeout_ns(qp->nic, qp->attr.timeout);
 	vb_requester_await(qp, timeout ? now_ns + timeout : 0);
-	if (timeout) /* without, the heap has what it had */
+	if (timeout || qp->watch.interval_ns) /* else the heap has what it had */
 		vb_nic_arm_timer(qp->nic, qp, vb_requester_deadline(qp));
 	if (qp->sq_next != qp->sq_head)
 		vb_nic_make_ready(qp->nic, qp);

@@ -451,6 +451,25 @@ static void that_is_to_be_repeated(struct side *s)
 	acknowledge(s);
 }
 
+/* What is repeated was acknowledged meanwhile, and the peer is not asked before its time. */
+static void while_it_waits_for_nothing(struct side *s)
+{
+	uint32_t first;
+
+	start(s);
+	first = s->q.qp->req.end_psn;
+	assert_int_equal(post(s, 8, VB_SEND_SIGNALED, VB_WR_SEND), 0);
+	answer(s, vb_aeth_syndrome(VB_AETH_RNR_NAK, 1), first);
+	acknowledge(s);
+	assert_true(s->q.qp->req.wait_until_ns);
+	assert_int_equal(s->q.qp->sq_una, s->q.qp->sq_head);
+	assert_int_equal(post(s, 6, VB_SEND_SIGNALED, VB_WR_SEND), 0);
+	run(s);
+	s->fake.nic->now_ns += 1000000000;
+	run(s);
+	acknowledge(s);
+}
+
 static void within_the_window(struct side *s)
 {
 	start(s);
@@ -495,6 +514,7 @@ static void posts(void **state)
 	tell(while_an_answer_waits, 0);
 	tell(that_the_carrier_drops, 1);
 	tell(that_is_to_be_repeated, 2);
+	tell(while_it_waits_for_nothing, 1);
 	tell(within_the_window, 1);
 }
 

@@ -491,8 +491,22 @@ static void of_a_watched_peer(struct side *s)
 	assert_int_equal(s->q.qp->watch.heard_ns, s->fake.nic->now_ns);
 }
 
+/* From before it sends, when there was no timer to set, and no turn has set it either: the answer
+ * was faster. */
+static void of_a_peer_that_was_watched_early(struct side *s)
+{
+	vb_qp_watch(s->q.qp, 5000);
+	assert_int_equal(fake_modify(s->q.qp, VB_QPS_RTS, fake_required(VB_QPT_RC, VB_QPS_RTS)), 0);
+	send_one(s);
+	vb_heap_remove(&s->fake.nic->timers, &s->q.qp->timer);
+	acknowledge(s, 0);
+	assert_true(vb_nic_deadline(s->fake.nic) <= s->fake.nic->now_ns + 5000);
+}
+
 static void acknowledgements(void **state)
 {
+	const struct setting before = {.state = VB_QPS_RTR, .cqe = 64};
+
 	const struct setting narrow = {.state = VB_QPS_RTS, .cqe = 1};
 	const struct setting counted = {.state = VB_QPS_RTS, .cqe = 64, .counted = true};
 	const struct setting by_udp = {.state = VB_QPS_RTS, .cqe = 64, .by_udp = true};
@@ -520,6 +534,7 @@ static void acknowledgements(void **state)
 	tell(that_open_the_window, 2);
 	tell(without_a_timeout, 2);
 	tell(of_a_watched_peer, 1);
+	tell_in(of_a_peer_that_was_watched_early, &before, 1);
 }
 
 /* What may come from anybody. And a request of the NIC's own ends elsewhere. */
