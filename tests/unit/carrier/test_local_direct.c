@@ -572,8 +572,6 @@ static void an_access_that_does_not_end_is_waited_for_and_a_dead_one_is_not(void
 	test_nic_close(&nic);
 }
 
-/* Its hazard stands, but it does nothing: not before the memory is the program's again, and whoever
- * is stopped behind its copy has nothing more to do with it. */
 static void stop_holder(struct test_child *child, struct test_role *role)
 {
 	int status;
@@ -598,6 +596,8 @@ static void continue_holder(struct test_child *child)
 	test_nic_close(&nic);
 }
 
+/* Its hazard stands, but it does nothing: not before the memory is the program's again, and whoever
+ * is stopped behind its copy has nothing more to do with it. */
 static void nobody_waits_for_a_stopped_process(void **state)
 {
 	struct test_role role = {.address = test_address(51), .run = holder};
