@@ -54,9 +54,12 @@ static inline void vb_filter_return(struct vb_filter *f, uint32_t value)
 static inline uint8_t vb_filter_distance(uint8_t jump, unsigned int from, unsigned int no,
 					 unsigned int yes)
 {
+	const unsigned int distance = (jump == VB_FILTER_NO ? no : yes) - from - 1;
+
 	if (jump < VB_FILTER_YES)
 		return jump;
-	return (uint8_t)((jump == VB_FILTER_NO ? no : yes) - from - 1);
+	VB_ASSERT(distance < VB_FILTER_YES);
+	return (uint8_t)distance;
 }
 
 /* vb_filter_land - no, yes: indices of instructions, behind all that ask. */
