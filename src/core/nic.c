@@ -227,8 +227,7 @@ static void give_to(struct vb_qp *qp, const void *env)
 }
 
 /* is_next_middle - most packets of a stream: a MIDDLE one with the path MTU, nothing odd in its
- * BTH, from the peer. What is refused here, for whatever cause, is judged by the rest of
- * vb_nic_rx(). */
+ * BTH, from the peer. What is refused here, for whatever cause, is left to judge(). */
 static bool is_next_middle(struct vb_nic *nic, const struct vb_rx *rx)
 {
 	const uint8_t *bth = rx->data;

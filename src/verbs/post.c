@@ -145,7 +145,8 @@ static inline bool post_short(const struct vb_face_qp *qp, const struct ibv_send
 	       vb_rc_post_short(qp->core, &wanted);
 }
 
-/* foresee - the lines that a post needs of the queue pair whose turn comes soon (core/qp.h). */
+/* foresee - the lines that a post needs of the queue pair whose turn comes soon
+ * (vb_qp_foresee). */
 static inline void foresee(const struct vb_face_qp *next)
 {
 	if (!next)
