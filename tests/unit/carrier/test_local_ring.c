@@ -48,47 +48,135 @@ static void a_packet_to_ourselves_arrives_whole(void **state)
 	test_nic_close(&nic);
 }
 
-/* A short packet takes the careful way now and then, and where the ring has no room: with any pad
- * it is the same packet; and whether it is waited for is seen of each. */
-static void short_packets_arrive_by_either_way(void **state)
+/* --- short packets, by either way -------------------------------------------------------- */
+
+#define LAP (VB_LOCAL_RING_BYTES / 16) /* packets: more than a ring takes */
+
+static const struct kind {
+	uint8_t op;
+	uint32_t bytes;
+} kinds[] = {
+	{VB_OP_SEND_ONLY, 1},	  {VB_OP_SEND_ONLY, 2},	    {VB_OP_SEND_ONLY, 3},
+	{VB_OP_SEND_ONLY, 8},	  {VB_OP_SEND_ONLY, 1021},  {VB_OP_SEND_ONLY_IMM, 1},
+	{VB_OP_SEND_ONLY_IMM, 2}, {VB_OP_SEND_ONLY_IMM, 3}, {VB_OP_SEND_ONLY_IMM, 8},
+	{VB_OP_ACK, 0},
+};
+
+static struct vb_headers headers_of(const struct kind *kind, uint32_t n)
+{
+	return (struct vb_headers){
+		.opcode = vb_opcode(VB_TRANSPORT_RC, kind->op),
+		.solicited = n & 1,
+		.pad = (uint8_t)(-kind->bytes & 3),
+		.pkey = VB_DEFAULT_PKEY,
+		.ack_req = n & 2,
+		.qpn = test_qpn(nic.registry->slot, 77),
+		.psn = n,
+		.imm = 0xabc + n,
+		.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = 0xabc00 + n},
+	};
+}
+
+static int send_short(const struct kind *kind, uint32_t n)
+{
+	const struct vb_headers h = headers_of(kind, n);
+	uint8_t data[1024];
+	struct vb_short packet = {
+		.qpn = h.qpn,
+		.bytes = kind->bytes,
+		.pad = h.pad,
+		.wanted = true,
+		.payload = kind->bytes ? data : NULL,
+	};
+
+	packet.header_bytes = (uint32_t)vb_headers_encode(&h, packet.header, sizeof(packet.header));
+	test_fill(data, kind->bytes, n);
+	return vb_local_tx_short(nic.carrier, &packet);
+}
+
+static void assert_arrived(const struct kind *kind, uint32_t n)
+{
+	const struct vb_headers h = headers_of(kind, n);
+
+	assert_int_equal(nic.headers.opcode, h.opcode);
+	assert_int_equal(nic.headers.solicited, h.solicited);
+	assert_int_equal(nic.headers.pad, h.pad);
+	assert_int_equal(nic.headers.pkey, h.pkey);
+	assert_int_equal(nic.headers.ack_req, h.ack_req);
+	assert_int_equal(nic.headers.qpn, h.qpn);
+	assert_int_equal(nic.headers.psn, n);
+	if (kind->op == VB_OP_SEND_ONLY_IMM)
+		assert_int_equal(nic.headers.imm, h.imm);
+	if (kind->op == VB_OP_ACK) {
+		assert_int_equal(nic.headers.aeth.syndrome, h.aeth.syndrome);
+		assert_int_equal(nic.headers.aeth.msn, h.aeth.msn);
+	}
+	assert_int_equal(nic.payload_bytes, kind->bytes);
+	assert_true(test_filled(nic.payload, kind->bytes, n));
+}
+
+/* One is sent and arrives, the same by either way. An acknowledgement is no answer that anybody
+ * waits to be answered. Returns whether it went with care: the frames of that way do not say that
+ * the packet is waited for, and need not, since it is acknowledged all the same, only later. */
+static bool goes_with_care(const struct kind *kind, uint32_t n)
+{
+	struct vb_local *local = vb_container_of(nic.carrier, struct vb_local, base);
+
+	local->pace.spoke = false;
+	assert_int_equal(send_short(kind, n), 0);
+	assert_int_equal(local->pace.spoke, kind->bytes > 0);
+	assert_int_equal(test_poll(&nic), 1);
+	assert_arrived(kind, n);
+	return !nic.wanted;
+}
+
+static void the_first_short_packet_goes_with_care(void **state)
 {
 	struct in6_addr address = test_address(30);
-	uint8_t data[8];
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(kinds); i++) {
+		assert_int_equal(test_nic_open(&nic, &address), 0);
+		assert_true(goes_with_care(&kinds[i], 0)); /* there is no ring */
+		for (uint32_t n = 1; n < 8; n++)
+			assert_false(goes_with_care(&kinds[i], n));
+		test_nic_close(&nic);
+	}
+}
+
+/* What the consumer has read meanwhile is looked up before that. */
+static void one_where_the_ring_only_seems_full_does_not(void **state)
+{
+	struct in6_addr address = test_address(30);
 
 	assert_int_equal(test_nic_open(&nic, &address), 0);
-	for (uint32_t n = 0; n < 200; n++) {
-		const uint32_t bytes = n % 8 + 1;
-		const struct vb_headers h = {
-			.opcode = vb_opcode(VB_TRANSPORT_RC,
-					    n % 3 ? VB_OP_SEND_ONLY_IMM : VB_OP_SEND_ONLY),
-			.pad = (uint8_t)(-bytes & 3),
-			.pkey = VB_DEFAULT_PKEY,
-			.qpn = test_qpn(nic.registry->slot, 77),
-			.psn = n,
-			.imm = 0xabc + n,
-		};
-		struct vb_short packet = {
-			.qpn = h.qpn,
-			.bytes = bytes,
-			.pad = h.pad,
-			.wanted = n && n % 5 < 3,
-			.payload = data,
-		};
-
-		packet.header_bytes =
-			(uint32_t)vb_headers_encode(&h, packet.header, sizeof(packet.header));
-		test_fill(data, bytes, n);
-		assert_int_equal(vb_local_tx_short(nic.carrier, &packet), 0);
-		assert_int_equal(test_poll(&nic), 1);
-		assert_int_equal(nic.headers.opcode, h.opcode);
-		assert_int_equal(nic.headers.psn, n);
-		if (n % 3)
-			assert_int_equal(nic.headers.imm, 0xabc + n);
-		assert_int_equal(nic.wanted, packet.wanted);
-		assert_int_equal(nic.payload_bytes, bytes);
-		assert_true(test_filled(nic.payload, bytes, n));
+	for (size_t i = 0; i < VB_ARRAY_SIZE(kinds); i++) {
+		(void)goes_with_care(&kinds[i], 0); /* there is a ring now */
+		for (uint32_t n = 1; n <= LAP; n++)
+			assert_false(goes_with_care(&kinds[i], n));
 	}
 	test_nic_close(&nic);
+}
+
+static void a_full_ring_refuses_short_packets_until_there_is_room(void **state)
+{
+	struct in6_addr address = test_address(30);
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(kinds); i++) {
+		uint32_t n = 0;
+		int r;
+
+		assert_int_equal(test_nic_open(&nic, &address), 0);
+		while ((r = send_short(&kinds[i], n)) == 0)
+			assert_true(++n < LAP);
+		assert_int_equal(r, -EAGAIN);
+		assert_int_equal(send_short(&kinds[i], n), -EAGAIN);
+		while (!nic.room || nic.received < n)
+			(void)test_poll(&nic);
+		assert_arrived(&kinds[i], n - 1); /* the last that was taken */
+		assert_int_equal(nic.received, n);
+		assert_false(goes_with_care(&kinds[i], n));
+		test_nic_close(&nic);
+	}
 }
 
 static void one_that_is_waited_for_says_so_for_itself_alone(void **state)
@@ -111,49 +199,7 @@ static void one_that_is_waited_for_says_so_for_itself_alone(void **state)
 	test_nic_close(&nic);
 }
 
-/* An acknowledgement has no payload, and is no answer that anybody waits to be answered. */
-static void so_do_acknowledgements(void **state)
-{
-	struct in6_addr address = test_address(30);
-
-	assert_int_equal(test_nic_open(&nic, &address), 0);
-	for (uint32_t n = 0; n < 200; n++) {
-		struct vb_local *local = vb_container_of(nic.carrier, struct vb_local, base);
-		const struct vb_headers h = {
-			.opcode = vb_opcode(VB_TRANSPORT_RC, VB_OP_ACK),
-			.pkey = VB_DEFAULT_PKEY,
-			.qpn = test_qpn(nic.registry->slot, 77),
-			.psn = n,
-			.aeth = {.syndrome = VB_AETH_ACK_NO_CREDIT, .msn = 0xabc00 + n},
-		};
-		struct vb_short packet = {.qpn = h.qpn};
-
-		packet.header_bytes =
-			(uint32_t)vb_headers_encode(&h, packet.header, sizeof(packet.header));
-		local->pace.spoke = false;
-		assert_int_equal(vb_local_tx_short(nic.carrier, &packet), 0);
-		assert_false(local->pace.spoke);
-		assert_int_equal(test_poll(&nic), 1);
-		assert_int_equal(nic.headers.opcode, h.opcode);
-		assert_int_equal(nic.headers.psn, n);
-		assert_int_equal(nic.headers.aeth.syndrome, VB_AETH_ACK_NO_CREDIT);
-		assert_int_equal(nic.headers.aeth.msn, 0xabc00 + n);
-		assert_int_equal(nic.payload_bytes, 0);
-		packet = (struct vb_short){.header = {VB_OP_SEND_ONLY, 3 << 4},
-					   .header_bytes = VB_BTH_BYTES,
-					   .qpn = h.qpn,
-					   .bytes = 1,
-					   .pad = 3,
-					   .payload = (const uint8_t *)"x"};
-		packet.header[5] = (uint8_t)(h.qpn >> 16);
-		packet.header[6] = (uint8_t)(h.qpn >> 8);
-		packet.header[7] = (uint8_t)h.qpn;
-		assert_int_equal(vb_local_tx_short(nic.carrier, &packet), 0);
-		assert_true(local->pace.spoke);
-		assert_int_equal(test_poll(&nic), 1);
-	}
-	test_nic_close(&nic);
-}
+/* --- errors, and a full ring --------------------------------------------------------------- */
 
 static void nobody_there_is_an_error(void **state)
 {
@@ -509,9 +555,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_packet_to_ourselves_arrives_whole),
-		cmocka_unit_test(short_packets_arrive_by_either_way),
+		cmocka_unit_test(the_first_short_packet_goes_with_care),
+		cmocka_unit_test(one_where_the_ring_only_seems_full_does_not),
+		cmocka_unit_test(a_full_ring_refuses_short_packets_until_there_is_room),
 		cmocka_unit_test(one_that_is_waited_for_says_so_for_itself_alone),
-		cmocka_unit_test(so_do_acknowledgements),
 		cmocka_unit_test(nobody_there_is_an_error),
 		cmocka_unit_test(a_slot_has_one_carrier_and_may_have_another_later),
 		cmocka_unit_test(a_full_ring_says_so_and_then_that_there_is_room),
