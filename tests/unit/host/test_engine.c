@@ -215,7 +215,8 @@ static void looks_late(struct side *side)
 	side_close(side);
 }
 
-/* The next call is a post, which looks at nothing but one time in many: the first one. */
+/* The next call is a post, which looks at nothing but one time in many: the first one. What it
+ * posts must not be copied directly, which would leave it nothing to do. */
 static void posts_late(struct side *side)
 {
 	struct vb_qp *other;
@@ -227,6 +228,7 @@ static void posts_late(struct side *side)
 	outlast_the_timer(side);
 	side->engine->pumps = 0;
 	post_bare(side, other, 0, (uintptr_t)side->buffer + HALF, side->mr->rkey);
+	REQUIRE(side->engine->nic->ready_soon);
 	vb_engine_pump_posts(side->engine);
 	vb_engine_leave(side->engine);
 	expect(side, by_polling, VB_WC_RDMA_WRITE);
@@ -278,8 +280,8 @@ static void acknowledges(struct side *side)
 static void an_answer_in_time_counts(void **state)
 {
 	run_pair(looks_late, "127.8.1.14", acknowledges, "127.8.1.15", 1);
-	run_pair(posts_late, "127.8.1.14", acknowledges, "127.8.1.15", 1);
 	setenv("VERBENA_DIRECT", "0", 1);
+	run_pair(posts_late, "127.8.1.14", acknowledges, "127.8.1.15", 1);
 	run_pair(looks_late, "127.8.1.16", acknowledges, "127.8.1.16", 1);
 	run_pair(posts_late, "127.8.1.16", acknowledges, "127.8.1.16", 1);
 	unsetenv("VERBENA_DIRECT");
