@@ -15,8 +15,6 @@
 #include "core/transport.h"
 #include "wire/cursor.h"
 
-#define PKEY_BASE_MASK 0x7fffu
-
 struct vb_nic *vb_nic_create(const struct vb_nic_ops *ops, void *env,
 			     const struct vb_nic_config *config)
 {
@@ -178,7 +176,7 @@ static bool may_see(struct vb_qp *qp, const struct vb_headers *h, const struct v
 		c->rx_wrong_state++;
 		return false;
 	}
-	if ((h->pkey & PKEY_BASE_MASK) != (VB_DEFAULT_PKEY & PKEY_BASE_MASK)) {
+	if (!vb_pkey_is_default(h->pkey)) {
 		c->rx_wrong_pkey++;
 		return false;
 	}
@@ -240,8 +238,7 @@ static bool is_next_middle(struct vb_nic *nic, const struct vb_rx *rx)
 	vb_bth_decode(&h, bth);
 	qp = vb_nic_find_qp(nic, h.qpn);
 	if (!qp || h.pad || h.tver || qp->type != VB_QPT_RC || qp->state != VB_QPS_RTS ||
-	    rx->size != VB_BTH_BYTES + qp->mtu ||
-	    (h.pkey & PKEY_BASE_MASK) != (VB_DEFAULT_PKEY & PKEY_BASE_MASK) ||
+	    rx->size != VB_BTH_BYTES + qp->mtu || !vb_pkey_is_default(h.pkey) ||
 	    memcmp(&rx->src, &qp->path.dgid, sizeof(rx->src)) != 0)
 		return false;
 	if (!vb_rc_on_middle(qp, h.opcode, h.psn, h.ack_req, rx->data + VB_BTH_BYTES))

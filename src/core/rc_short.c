@@ -40,8 +40,6 @@ _Static_assert(VB_TRANSPORT_RC == 0 && VB_OP_SEND_ONLY == 4 && VB_OP_SEND_ONLY_I
 #define PAD(byte) ((byte) >> 4 & 3u)
 #define VERSION(byte) ((byte)&0x0fu)
 #define ACK_REQ 0x80000000u
-#define BITS_24 0xffffffu
-#define PKEY_BASE_MASK 0x7fffu
 #define IMM_BYTES 4u
 #define WANTED_EVERY 16u
 
@@ -117,7 +115,7 @@ static inline void fill_packet(struct vb_short *packet, const struct vb_qp *qp,
 	h[0] = (uint8_t)(SEND_ONLY | (wr->with_imm ? WITH_IMM : 0));
 	h[1] = (uint8_t)((wr->flags & VB_SEND_SOLICITED ? SOLICITED : 0) | pad << 4);
 	vb_store_be16(h + 2, VB_DEFAULT_PKEY);
-	vb_store_be32(h + 4, qp->attr.dest_qpn & BITS_24);
+	vb_store_be32(h + 4, qp->attr.dest_qpn & VB_QPN_MASK);
 	vb_store_be32(h + 8, ACK_REQ | qp->req.end_psn);
 	vb_store_be32(h + VB_BTH_BYTES, wr->imm);
 	packet->header_bytes = VB_BTH_BYTES + (wr->with_imm ? IMM_BYTES : 0);
@@ -185,8 +183,7 @@ static inline bool read_packet(struct arrival *a, const struct vb_rx *rx)
 	uint32_t header_bytes, pad, psn;
 
 	if (rx->size <= VB_BTH_BYTES || (p[0] & ~WITH_IMM) != SEND_ONLY || rx->lent ||
-	    VERSION(p[1]) ||
-	    (vb_load_be16(p + 2) & PKEY_BASE_MASK) != (VB_DEFAULT_PKEY & PKEY_BASE_MASK))
+	    VERSION(p[1]) || !vb_pkey_is_default(vb_load_be16(p + 2)))
 		return false;
 	a->with_imm = p[0] & WITH_IMM;
 	a->solicited = p[1] & SOLICITED;
@@ -195,8 +192,8 @@ static inline bool read_packet(struct arrival *a, const struct vb_rx *rx)
 	if (rx->size <= header_bytes + pad || (rx->size - header_bytes) % 4)
 		return false;
 	psn = vb_load_be32(p + 8);
-	a->qpn = vb_load_be32(p + 4) & BITS_24;
-	a->psn = psn & BITS_24;
+	a->qpn = vb_load_be32(p + 4) & VB_QPN_MASK;
+	a->psn = psn & VB_PSN_MASK;
 	a->ack_req = psn & ACK_REQ;
 	a->imm = a->with_imm ? vb_load_be32(p + VB_BTH_BYTES) : 0;
 	a->payload = p + header_bytes;

@@ -29,8 +29,6 @@
 
 /* The BTH's second byte, and the first of the PSN's word (packet.c). */
 #define PAD_OR_VERSION 0x3fu
-#define BITS_24 0xffffffu
-#define PKEY_BASE_MASK 0x7fffu
 
 /* --- given ------------------------------------------------------------------------------- */
 
@@ -51,7 +49,7 @@ static inline void fill_ack(struct vb_short *packet, const struct vb_qp *qp)
 	uint8_t *h = packet->header;
 
 	vb_store_be32(h, ACK_OPCODE << 24 | VB_DEFAULT_PKEY);
-	vb_store_be32(h + 4, qp->attr.dest_qpn & BITS_24);
+	vb_store_be32(h + 4, qp->attr.dest_qpn & VB_QPN_MASK);
 	vb_store_be32(h + 8, qp->resp.ack_psn);
 	vb_store_be32(h + VB_BTH_BYTES, (uint32_t)VB_AETH_ACK_NO_CREDIT << 24 | qp->resp.msn);
 	packet->header_bytes = ACK_BYTES;
@@ -104,7 +102,7 @@ static inline bool is_plain_ack(const struct vb_rx *rx)
 
 	return rx->size == ACK_BYTES && p[0] == ACK_OPCODE && !(p[1] & PAD_OR_VERSION) &&
 	       !rx->lent && vb_aeth_kind(p[VB_BTH_BYTES]) == VB_AETH_ACK &&
-	       (vb_load_be16(p + 2) & PKEY_BASE_MASK) == (VB_DEFAULT_PKEY & PKEY_BASE_MASK);
+	       vb_pkey_is_default(vb_load_be16(p + 2));
 }
 
 /* may_end - the oldest request, by an ACK of that PSN. */
@@ -169,8 +167,8 @@ bool vb_rc_take_ack(struct vb_nic *nic, const struct vb_rx *rx)
 
 	if (!is_plain_ack(rx))
 		return false;
-	qp = vb_nic_find_qp(nic, vb_load_be32(rx->data + 4) & BITS_24);
-	psn = vb_load_be32(rx->data + 8) & BITS_24;
+	qp = vb_nic_find_qp(nic, vb_load_be32(rx->data + 4) & VB_QPN_MASK);
+	psn = vb_load_be32(rx->data + 8) & VB_PSN_MASK;
 	if (!qp || !may_end(qp, psn, rx))
 		return false;
 	w = vb_qp_wqe(qp, qp->sq_una);

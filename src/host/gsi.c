@@ -46,8 +46,7 @@
 #define REFUSALS 16		 /* of one look, until it is given up */
 #define PACE_NS (62500ull)	 /* a MAD over UDP: 16 in a millisecond */
 #define BURST_NS (64 * PACE_NS)
-#define FLOW_LABEL 1u /* of all MADs: the packets to one peer keep their order */
-#define PKEY_BASE_MASK 0x7fffu
+#define FLOW_LABEL 1u			 /* of all MADs: the packets to one peer keep their order */
 #define WATCH_NS (5000ull * 1000 * 1000) /* of silence, until a peer is asked */
 #define CM_ID_BITS VB_GSI_SLOT_SHIFT
 #define CM_INSIST 7 /* 127 ms until a program hears that nobody listens */
@@ -356,7 +355,7 @@ static const uint8_t *open_packet(struct vb_engine *engine, const struct vb_rx *
 		c->rx_malformed++;
 	else if (h->opcode != vb_opcode(VB_TRANSPORT_UD, VB_OP_SEND_ONLY))
 		c->rx_wrong_transport++;
-	else if ((h->pkey & PKEY_BASE_MASK) != (VB_DEFAULT_PKEY & PKEY_BASE_MASK))
+	else if (!vb_pkey_is_default(h->pkey))
 		c->rx_wrong_pkey++;
 	else if (h->deth.qkey != VB_GSI_QKEY)
 		c->rx_wrong_qkey++;

@@ -25,6 +25,7 @@
 #define VB_GRH_BYTES 40	  /* what a UD receive buffer holds before the payload */
 #define VB_HEADERS_MAX 64 /* no opcode has more bytes of headers */
 #define VB_DEFAULT_PKEY 0xffff
+#define VB_PKEY_BASE_MASK 0x7fffu /* without the bit of full membership */
 #define VB_QPN_MASK 0xffffffu
 #define VB_QPN_MULTICAST 0xffffffu
 
@@ -195,6 +196,13 @@ static inline uint8_t vb_aeth_syndrome(enum vb_aeth_kind kind, unsigned int valu
 static inline enum vb_aeth_kind vb_aeth_kind(uint8_t syndrome)
 {
 	return (enum vb_aeth_kind)(syndrome >> 5 & 3);
+}
+
+/* vb_pkey_is_default - of the one partition that there is, with full membership or without (IBTA
+ * 10.9.3). */
+static inline bool vb_pkey_is_default(uint16_t pkey)
+{
+	return (pkey & VB_PKEY_BASE_MASK) == (VB_DEFAULT_PKEY & VB_PKEY_BASE_MASK);
 }
 
 #endif

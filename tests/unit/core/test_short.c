@@ -13,13 +13,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "both_ways.h"
 #include "core/transport.h"
-#include "fake_nic.h"
 #include "wire/cursor.h"
 
 #define MTU 4096u
 #define BYTES 8192u
-#define LOG_BYTES 65536u
 #define PEER_PSN 0x123456u /* as fake_attr() has it */
 
 struct side {
@@ -33,37 +32,19 @@ struct side {
 	unsigned int wanted;
 	int tx_result;
 	uint8_t *memory;
-	uint8_t log[LOG_BYTES];
-	uint32_t log_bytes;
+	struct notes notes;
 };
 
 static uint8_t memory[BYTES];
 
-static void note(struct side *s, const void *what, size_t bytes)
-{
-	assert_true(s->log_bytes + bytes <= LOG_BYTES);
-	memcpy(s->log + s->log_bytes, what, bytes);
-	s->log_bytes += (uint32_t)bytes;
-}
-
-static void note_number(struct side *s, int64_t number)
-{
-	note(s, &number, sizeof(number));
-}
-
 static int note_tx(void *env, const struct vb_path *path, const struct vb_tx *tx)
 {
 	struct side *s = vb_container_of((struct fake *)env, struct side, fake);
-	uint8_t header[VB_HEADERS_MAX];
-	int n;
 
 	if (s->tx_result)
 		return s->tx_result;
 	assert_int_equal(fake_tx(env, path, tx), 0);
-	n = vb_headers_encode(tx->headers, header, sizeof(header));
-	assert_true(n > 0);
-	note(s, header, (size_t)n);
-	note(s, s->fake.tx_payload, s->fake.tx_bytes);
+	note_packet(&s->notes, &s->fake, tx->headers);
 	return 0;
 }
 
@@ -85,40 +66,18 @@ static int note_tx_short(void *env, const struct vb_short *packet)
 				 packet->header_bytes);
 	assert_int_equal(packet->qpn, s->q.qp->attr.dest_qpn);
 	assert_int_equal((packet->bytes + packet->pad) % 4, 0);
-	note(s, packet->header, packet->header_bytes);
-	note(s, packet->payload, packet->bytes);
+	note_short_packet(&s->notes, packet);
 	return 0;
-}
-
-static void note_completions(struct side *s)
-{
-	struct vb_cqe cqe;
-
-	while (vb_cq_poll(s->q.cq, &cqe, 1) == 1) {
-		note_number(s, (int64_t)cqe.wr_id);
-		note_number(s, cqe.qp == s->q.qp);
-		note_number(s, cqe.status);
-		note_number(s, cqe.opcode);
-		note_number(s, cqe.byte_len);
-		note_number(s, cqe.imm);
-		note_number(s, cqe.wc_flags);
-		note_number(s, cqe.vendor_err);
-		note_number(s, cqe.qpn);
-		note_number(s, cqe.src_qpn);
-		note_number(s, cqe.solicited);
-		note_number(s, cqe.is_send);
-		note_number(s, (int64_t)cqe.time_ns);
-	}
 }
 
 static void run(struct side *s)
 {
 	while (vb_nic_run(s->fake.nic, s->fake.nic->now_ns + 10))
 		;
-	note_completions(s);
-	note_number(s, s->q.qp->state);
-	note_number(s, s->fake.event_count);
-	note_number(s, s->fake.cq_events);
+	note_completions(&s->notes, s->q.cq, s->q.qp);
+	NOTE(&s->notes, s->q.qp->state);
+	NOTE(&s->notes, s->fake.event_count);
+	NOTE(&s->notes, s->fake.cq_events);
 }
 
 static void begin(struct side *s, bool may, bool with_srq, enum vb_qp_state state, uint32_t cqe)
@@ -167,13 +126,12 @@ static void tell_in(story_fn *story, bool with_srq, enum vb_qp_state state, uint
 	for (int i = 0; i < 2; i++) {
 		begin(&sides[i], i == 0, with_srq, state, cqe);
 		story(&sides[i]);
-		note(&sides[i], sides[i].memory, BYTES);
+		note(&sides[i].notes, sides[i].memory, BYTES);
 		end(&sides[i]);
 	}
 	assert_int_equal(sides[0].shorts, expected);
 	assert_int_equal(sides[1].shorts, 0);
-	assert_int_equal(sides[0].log_bytes, sides[1].log_bytes);
-	assert_memory_equal(sides[0].log, sides[1].log, sides[0].log_bytes);
+	assert_same_notes(&sides[0].notes, &sides[1].notes);
 }
 
 static void tell(story_fn *story, unsigned int expected)
@@ -198,7 +156,7 @@ static int post_wr(struct side *s, const struct vb_send_wr *wr)
 	if (!((wr->opcode == VB_WR_SEND || wanted.with_imm) && wr->num_sge == 1 &&
 	      !(wr->flags & ~VB_SHORT_FLAGS) && vb_rc_post_short(s->q.qp, &wanted)))
 		rc = vb_qp_post_send(s->q.qp, wr);
-	note_number(s, rc);
+	NOTE(&s->notes, rc);
 	return rc;
 }
 
@@ -427,7 +385,7 @@ static void that_the_carrier_drops(struct side *s)
 	start(s);
 	s->tx_result = -EHOSTUNREACH;
 	assert_int_equal(post(s, 8, VB_SEND_SIGNALED, VB_WR_SEND), 0);
-	note_number(s, (int64_t)s->fake.nic->counters.tx_dropped);
+	NOTE(&s->notes, s->fake.nic->counters.tx_dropped);
 	s->tx_result = 0;
 	answer(s, vb_aeth_syndrome(VB_AETH_NAK, VB_NAK_PSN_SEQUENCE), s->q.qp->req.una_psn + 1);
 	run(s); /* sends it again */
@@ -521,7 +479,7 @@ static void posts(void **state)
 /* send_short - and nothing else; it is acknowledged. */
 static void send_short(struct side *s, uint32_t flags)
 {
-	s->log_bytes = 0; /* nobody compares it */
+	s->notes.count = 0; /* nobody compares it */
 	start(s);
 	assert_int_equal(post(s, 8, flags, VB_WR_SEND), 0);
 	acknowledge(s);

@@ -14,13 +14,12 @@
 #include <cmocka.h>
 
 #include "core/tally.h"
+#include "both_ways.h"
 #include "core/transport.h"
-#include "fake_nic.h"
 #include "wire/cursor.h"
 
 #define MTU 4096u
 #define BYTES 8192u
-#define LOG_BYTES 65536u
 #define PEER_PSN 0x123456u /* as fake_attr() has them */
 #define PSN 0x654321u
 
@@ -33,34 +32,19 @@ struct side {
 	unsigned int shorts;  /* turns and packets that took the short way */
 	unsigned int packets; /* that left as bytes */
 	int tx_result;
-	uint8_t log[LOG_BYTES];
-	uint32_t log_bytes;
+	struct notes notes;
 };
 
 static uint8_t memory[BYTES];
 
-static void note(struct side *s, const void *what, size_t bytes)
-{
-	assert_true(s->log_bytes + bytes <= LOG_BYTES);
-	memcpy(s->log + s->log_bytes, what, bytes);
-	s->log_bytes += (uint32_t)bytes;
-}
-
-#define NOTE(...) note(s, (const uint64_t[]){__VA_ARGS__}, sizeof((const uint64_t[]){__VA_ARGS__}))
-
 static int note_tx(void *env, const struct vb_path *path, const struct vb_tx *tx)
 {
 	struct side *s = vb_container_of((struct fake *)env, struct side, fake);
-	uint8_t header[VB_HEADERS_MAX];
-	int n;
 
 	if (s->tx_result)
 		return s->tx_result;
 	assert_int_equal(fake_tx(env, path, tx), 0);
-	n = vb_headers_encode(tx->headers, header, sizeof(header));
-	assert_true(n > 0);
-	note(s, header, (size_t)n);
-	note(s, s->fake.tx_payload, s->fake.tx_bytes);
+	note_packet(&s->notes, &s->fake, tx->headers);
 	return 0;
 }
 
@@ -75,34 +59,23 @@ static int note_tx_short(void *env, const struct vb_short *packet)
 	assert_int_equal(packet->qpn, s->q.qp->attr.dest_qpn);
 	assert_int_equal(packet->bytes + packet->pad, 0);
 	assert_false(packet->wanted);
-	note(s, packet->header, packet->header_bytes);
+	note_short_packet(&s->notes, packet);
 	return 0;
-}
-
-static void note_completions(struct side *s)
-{
-	struct vb_cqe cqe;
-
-	while (vb_cq_poll(s->q.cq, &cqe, 1) == 1) {
-		NOTE(cqe.wr_id, cqe.qp == s->q.qp, cqe.status, cqe.opcode, cqe.byte_len, cqe.imm,
-		     cqe.wc_flags, cqe.vendor_err, cqe.qpn, cqe.src_qpn, cqe.sl, cqe.solicited,
-		     cqe.is_send, cqe.sq_slots_until, cqe.time_ns);
-	}
 }
 
 static void note_requester(struct side *s, const struct vb_qp *qp)
 {
 	const struct vb_requester *req = &qp->req;
 
-	NOTE(qp->sq_free, qp->sq_una, qp->sq_next, qp->sq_head, req->una_psn, req->nxt_psn,
-	     req->end_psn, req->sq_assigned, req->rd_outstanding, req->cwnd, req->calm,
-	     req->since_ack_req, req->retries_left, req->rnr_left, req->implied_nak,
+	NOTE(&s->notes, qp->sq_free, qp->sq_una, qp->sq_next, qp->sq_head, req->una_psn,
+	     req->nxt_psn, req->end_psn, req->sq_assigned, req->rd_outstanding, req->cwnd,
+	     req->calm, req->since_ack_req, req->retries_left, req->rnr_left, req->implied_nak,
 	     req->wait_until_ns, req->ack_deadline_ns);
 }
 
 static void note_responder(struct side *s, const struct vb_responder *resp)
 {
-	NOTE(resp->epsn, resp->msn, resp->ack_psn, resp->ack_syndrome, resp->ack_pending,
+	NOTE(&s->notes, resp->epsn, resp->msn, resp->ack_psn, resp->ack_syndrome, resp->ack_pending,
 	     resp->unacknowledged, resp->gap_told, resp->last_words, resp->reply_next);
 }
 
@@ -113,15 +86,15 @@ static void note_all(struct side *s)
 	struct vb_counters counters = nic->counters;
 
 	counters.rx_packets = 0; /* counted before either way begins */
-	note(s, &counters, sizeof(counters));
-	NOTE(nic->awaiting, nic->ready_soon, vb_nic_deadline(nic), qp->state, qp->blocked,
-	     qp->cq_overran, vb_list_is_linked(&qp->ready_link),
+	note(&s->notes, &counters, sizeof(counters));
+	NOTE(&s->notes, nic->awaiting, nic->ready_soon, vb_nic_deadline(nic), qp->state,
+	     qp->blocked, qp->cq_overran, vb_list_is_linked(&qp->ready_link),
 	     vb_heap_holds(&qp->timer) ? qp->timer.key : 0, qp->watch.heard_ns,
 	     qp->watch.unanswered);
 	note_requester(s, qp);
 	note_responder(s, &qp->resp);
-	note_completions(s);
-	NOTE(s->fake.event_count, s->fake.cq_events);
+	note_completions(&s->notes, s->q.cq, s->q.qp);
+	NOTE(&s->notes, s->fake.event_count, s->fake.cq_events);
 }
 
 struct setting {
@@ -163,7 +136,7 @@ static void begin(struct side *s, bool may, const struct setting *setting)
 static void end(struct side *s)
 {
 	if (s->counter)
-		NOTE(s->counter->done);
+		NOTE(&s->notes, s->counter->done);
 	vb_mr_destroy(s->mr);
 	vb_qp_destroy(s->q.qp);
 	assert_int_equal(vb_counter_destroy(s->counter), 0);
@@ -186,8 +159,7 @@ static void tell_in(story_fn *story, const struct setting *setting, unsigned int
 	}
 	assert_int_equal(sides[0].shorts, expected);
 	assert_int_equal(sides[1].shorts + sides[1].packets, 0);
-	assert_int_equal(sides[0].log_bytes, sides[1].log_bytes);
-	assert_memory_equal(sides[0].log, sides[1].log, sides[0].log_bytes);
+	assert_same_notes(&sides[0].notes, &sides[1].notes);
 }
 
 static void tell(story_fn *story, unsigned int expected)
