@@ -89,7 +89,7 @@ static inline void vb_qp_foresee(struct vb_qp *qp)
 	place = &nic->posted[nic->posted_count++ % VB_POSTED_AHEAD];
 	before = *place;
 	*place = qp;
-	if (before && (before->posted_next != qp || before->posted_user != qp->user)) {
+	if (before && before->posted_next != qp) {
 		before->posted_next = qp;
 		before->posted_user = qp->user;
 	}
