@@ -422,7 +422,7 @@ static uint32_t bind_window(struct edge_end *end, struct ibv_mw *mw, struct ibv_
 					 .wr_id = 70,
 					 .opcode = IBV_WR_BIND_MW,
 					 .send_flags = IBV_SEND_SIGNALED,
-					 .bind_mw = {mw, key},
+					 .bind_mw = {.mw = mw, .rkey = key},
 				 };
 
 	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){mr, (uintptr_t)end->buffer, EDGE_BUFFER,

@@ -554,7 +554,7 @@ static uint32_t bind_window(struct end *end, struct ibv_mw *mw, struct ibv_mr *m
 					 .wr_id = 100,
 					 .opcode = IBV_WR_BIND_MW,
 					 .send_flags = IBV_SEND_SIGNALED,
-					 .bind_mw = {mw, key},
+					 .bind_mw = {.mw = mw, .rkey = key},
 				 };
 
 	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){mr, (uintptr_t)end->memory, BYTES,
