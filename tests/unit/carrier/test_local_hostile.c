@@ -11,8 +11,9 @@ static struct vb_local *inside(struct test_nic *n)
 	return vb_container_of(n->carrier, struct vb_local, base);
 }
 
-/* We are well: a packet to ourselves goes through, and nothing stands in the way of sleeping. */
-static void assert_well(void)
+/* We are well: a packet to ourselves goes through, and nothing stands in the way of sleeping. late:
+ * packets sent before that may come with it, since nobody was told of them. */
+static void assert_well_with(uint64_t late)
 {
 	uint64_t before;
 	int i;
@@ -23,12 +24,17 @@ static void assert_well(void)
 	assert_int_equal(test_tx(&nic, test_qpn(nic.registry->slot, 1), 0, 0, "x", 1), 0);
 	for (i = 0; i < 1000 && nic.received == before; i++)
 		(void)test_poll(&nic);
-	assert_int_equal(nic.received, before + 1);
+	assert_in_range(nic.received, before + 1, before + 1 + late);
 	assert_int_equal(nic.headers.qpn, test_qpn(nic.registry->slot, 1));
 	for (i = 0; i < 1000 && !nic.carrier->ops->arm(nic.carrier); i++)
 		(void)test_poll(&nic);
 	assert_true(i < 1000);
 	nic.carrier->ops->disarm(nic.carrier);
+}
+
+static void assert_well(void)
+{
+	assert_well_with(0);
 }
 
 /* A frame that lends, but for a sum, a count or a length. */
@@ -196,7 +202,8 @@ static void random_doorbells_cost_a_look(void **state)
 		assert_int_equal(vb_local_withdraw_mr(nic.carrier, 1), 0);
 	}
 	test_kill(&child);
-	assert_well();
+	/* It may have written over its own doorbell before we saw it. */
+	assert_well_with(nic.received == 0);
 	test_nic_close(&nic);
 }
 
